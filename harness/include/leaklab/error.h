@@ -1,0 +1,40 @@
+// The errors that leave the library, each with the exit code of the command line.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace leaklab {
+
+// Exit codes of every subcommand.
+enum class Exit : int {
+  ok = 0,
+  finding = 1,      // a leak or a regression
+  usage = 2,        // the call was wrong: an unknown name, a value out of range, a bad file
+  nothing_ran = 3,  // nothing could run here
+  internal = 4,     // our own fault, or the machine's: a full disk, an unwritable folder
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(Exit code, const std::string& what) : std::runtime_error(what), code_(code) {}
+  Exit code() const { return code_; }
+
+ private:
+  Exit code_;
+};
+
+struct UsageError : Error {
+  explicit UsageError(const std::string& what) : Error(Exit::usage, what) {}
+};
+
+// Nothing can run here: no GPU, no LibTorch in this build.
+struct UnavailableError : Error {
+  explicit UnavailableError(const std::string& what) : Error(Exit::nothing_ran, what) {}
+};
+
+struct InternalError : Error {
+  explicit InternalError(const std::string& what) : Error(Exit::internal, what) {}
+};
+
+}  // namespace leaklab

@@ -49,8 +49,8 @@ class Run {
     do_gauge(name, thousandths(value), unit, false);
   }
 
-  // The most bytes live at once since the step began, or since the last call in this step.
-  std::int64_t take_peak() { return do_take_peak(); }
+  // The most bytes live at once since the step began; inside a step only.
+  std::int64_t peak() const { return do_peak(); }
 
   // Work that must be over before a boundary is sampled: collectives to wait for.
   void before_sampling(std::function<void()> drain) { do_before_sampling(std::move(drain)); }
@@ -66,7 +66,7 @@ class Run {
   virtual void do_step(const std::function<void(Step)>& body) = 0;
   virtual void do_gauge(std::string_view name, std::int64_t value, std::string_view unit,
                         bool exact) = 0;
-  virtual std::int64_t do_take_peak() = 0;
+  virtual std::int64_t do_peak() const = 0;
   virtual void do_before_sampling(std::function<void()> drain) = 0;
 
  private:

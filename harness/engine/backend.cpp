@@ -2,7 +2,7 @@
 
 #include <ATen/Version.h>
 #include <fmt/format.h>
-#include <torch/cuda.h>
+#include <torch/version.h>
 
 #include <cstdlib>
 

@@ -21,6 +21,9 @@ std::int64_t tolerance_of(std::string_view channel, const Series& series);
 // InternalError for a channel that was not measured.
 Signature signature_of(const Recording& recording, std::string_view channel);
 
+// What a channel gained over the judged steps: the last value less the last of the warm-up.
+std::int64_t growth_of(const Recording& recording, const Series& series);
+
 // An event hash as 16 hexadecimal digits.
 std::string hash_text(std::uint64_t hash);
 

@@ -32,7 +32,7 @@ struct Job {
 
 // Thrown by the work of a Job for memory that ran out, with the allocator's own sentence.
 struct OutOfMemory : std::exception {
-  explicit OutOfMemory(std::string text) : text(std::move(text)) {}
+  explicit OutOfMemory(std::string sentence) : text(std::move(sentence)) {}
   const char* what() const noexcept override { return text.c_str(); }
   std::string text;
 };
@@ -49,6 +49,7 @@ struct IsolationOptions {
 // Runs every job in a child forked from this process and returns the results in the order of the
 // jobs. The caller must be single-threaded and must never have touched CUDA. Children die with the
 // parent. Throws InternalError when no child can be forked at all.
-std::vector<ChildResult> run_isolated(const std::vector<Job>& jobs, const IsolationOptions& options);
+std::vector<ChildResult> run_isolated(const std::vector<Job>& jobs,
+                                      const IsolationOptions& options);
 
 }  // namespace leaklab

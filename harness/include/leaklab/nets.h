@@ -1,10 +1,10 @@
 // The usual nets, built once here so that a scenario file stays short and compiles fast.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <vector>
+
+#include "leaklab/torch.h"
 
 namespace leaklab {
 

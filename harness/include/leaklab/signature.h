@@ -28,7 +28,8 @@ struct Signature {
   Shape shape = Shape::flat;
   std::int64_t growth = 0;  // units gained in one period (of the last period for superlinear)
   std::int64_t period = 1;  // steps
-  std::int64_t onset = -1;  // first step of the growth or, for peak-only, of the higher peak; -1: none
+  std::int64_t onset =
+      -1;  // first step of the growth or, for peak-only, of the higher peak; -1: none
   // Units per step: growth / period, rounded to the nearest integer, halves away from zero.
   std::int64_t rate() const;
   friend bool operator==(const Signature&, const Signature&) = default;

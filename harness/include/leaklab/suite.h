@@ -11,6 +11,7 @@
 
 #include "leaklab/baseline.h"
 #include "leaklab/engine.h"
+#include "leaklab/error.h"
 #include "leaklab/isolation.h"
 #include "leaklab/recording.h"
 

@@ -1,15 +1,13 @@
 #!/usr/bin/env bash
-# Configures and builds a preset, quietly unless on a terminal.
-# usage: ci/build.sh PRESET [FOLDER [CMAKE_ARGUMENT...]]     FOLDER is build/PRESET by default
+# Configures and builds a preset; on a terminal with its progress.
+# usage: ci/build.sh PRESET
 # shellcheck source=ci/lib.sh
 source "$(dirname "$0")/lib.sh"
 
-[ $# -ge 1 ] || die "usage: ci/build.sh PRESET [FOLDER [CMAKE_ARGUMENT...]]"
-preset=$1
-folder=${2:-build/$preset}
-quietly cmake --preset "$preset" -B "$folder" "${@:3}" || die "CMake could not configure $preset."
-if [ -t 1 ]; then
-  cmake --build "$folder"
-else
-  cmake --build "$folder" -- --quiet
-fi || die "$preset could not be built in $folder."
+[ $# = 1 ] || die "usage: ci/build.sh PRESET"
+# A LibTorch that is named wins over the one that an earlier build of this folder has used.
+quietly cmake --preset "$1" ${LIBTORCH:+-DLEAKLAB_TORCH_ROOT="$LIBTORCH"} ||
+  die "CMake could not configure the preset $1."
+quiet=(--)
+[ -t 1 ] || quiet+=(--quiet)
+cmake --build --preset "$1" "${quiet[@]}" || die "The preset $1 could not be built."

@@ -68,8 +68,8 @@ nlohmann::json to_json(const Baseline& baseline);
 // or of another shape, and says how to record it anew.
 Baseline baseline_from_text(const std::string& text, const std::string& origin);
 
-std::filesystem::path baseline_path(const std::filesystem::path& root, const Environment& environment,
-                                    const std::string& scenario);
+std::filesystem::path baseline_path(const std::filesystem::path& root,
+                                    const Environment& environment, const std::string& scenario);
 // Nothing where the file does not exist. Throws as baseline_from_text.
 std::optional<Baseline> load_baseline(const std::filesystem::path& path);
 // Written whole or not at all. Throws InternalError for an unwritable folder or a full disk.

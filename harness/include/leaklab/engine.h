@@ -13,10 +13,10 @@ namespace leaklab {
 struct RunConfig {
   Twin twin = Twin::fixed;
   Setting setting;
-  std::int64_t steps = 0;   // of which the first `warmup` are not judged
+  std::int64_t steps = 0;  // of which the first `warmup` are not judged
   std::int64_t warmup = 0;
-  std::string backend;      // "cpu" or "cuda"
-  bool sites = false;       // record the operators behind surviving allocations; costs time
+  std::string backend;  // "cpu" or "cuda"
+  bool sites = false;   // record the operators behind surviving allocations; costs time
 };
 
 struct ProbeStatus {

@@ -51,6 +51,7 @@ struct IsolationOptions {
 // Runs every job in a child forked from this process and returns the results in the order of the
 // jobs. The caller must be single-threaded and must never have touched CUDA. Children die with the
 // parent. Throws InternalError when no child can be forked at all.
-std::vector<ChildResult> run_isolated(const std::vector<Job>& jobs, const IsolationOptions& options);
+std::vector<ChildResult> run_isolated(const std::vector<Job>& jobs,
+                                      const IsolationOptions& options);
 
 }  // namespace leaklab

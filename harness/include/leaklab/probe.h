@@ -55,9 +55,9 @@ struct ProbeRegistration {
   ProbeRegistration(std::string name, ProbeFactory make);
 };
 
-#define LEAKLAB_PROBE(name, Type)                              \
+#define LEAKLAB_PROBE(name, Type)                                  \
   static const ::leaklab::ProbeRegistration leaklab_probe_##name { \
-    #name, [] { return std::make_unique<Type>(); }             \
+#name, [] { return std::make_unique<Type>(); }                 \
   }
 
 }  // namespace leaklab

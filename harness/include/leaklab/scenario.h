@@ -1,8 +1,6 @@
 // What a scenario file includes: LibTorch, the macro that registers it, and the run that it sees.
 #pragma once
 
-#include <torch/torch.h>
-
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -10,6 +8,7 @@
 #include <string_view>
 
 #include "leaklab/registry.h"
+#include "leaklab/torch.h"
 
 namespace leaklab {
 
@@ -45,7 +44,8 @@ class Run {
   void gauge(std::string_view name, std::integral auto value, std::string_view unit = "count") {
     do_gauge(name, static_cast<std::int64_t>(value), unit, true);
   }
-  void gauge(std::string_view name, std::floating_point auto value, std::string_view unit = "1/1000") {
+  void gauge(std::string_view name, std::floating_point auto value,
+             std::string_view unit = "1/1000") {
     do_gauge(name, thousandths(value), unit, false);
   }
 
@@ -75,7 +75,7 @@ class Run {
 
 // Thrown by Run::skip.
 struct Skipped : std::exception {
-  explicit Skipped(std::string reason) : reason(std::move(reason)) {}
+  explicit Skipped(std::string why) : reason(std::move(why)) {}
   const char* what() const noexcept override { return reason.c_str(); }
   std::string reason;
 };
@@ -84,8 +84,8 @@ struct Skipped : std::exception {
 
 // Registers a scenario: LEAKLAB_SCENARIO(id, .taxonomy = "L20", .summary = "...", ...) { body }.
 // The file is named as the id. The body sees `leaklab::Run& run`.
-#define LEAKLAB_SCENARIO(name, ...)                                                       \
-  static void leaklab_body_##name(::leaklab::Run& run);                                   \
-  static const ::leaklab::Registration leaklab_registration_##name{::leaklab::Scenario{   \
-      .id = #name, .file = __FILE__, .body = &leaklab_body_##name, __VA_ARGS__}};         \
+#define LEAKLAB_SCENARIO(name, ...)                                                     \
+  static void leaklab_body_##name(::leaklab::Run& run);                                 \
+  static const ::leaklab::Registration leaklab_registration_##name{::leaklab::Scenario{ \
+      .id = #name, .file = __FILE__, .body = &leaklab_body_##name, __VA_ARGS__}};       \
   static void leaklab_body_##name([[maybe_unused]] ::leaklab::Run& run)

@@ -24,6 +24,8 @@ std::string_view to_string(Shape shape);
 // Throws UsageError for a word that is none of them.
 Shape shape_from_string(std::string_view word);
 
+// Growth of shapes that don't repeat (step, plateau, peak-only, irregular) is the net gain over the
+// judged steps, and period is their number.
 struct Signature {
   Shape shape = Shape::flat;
   std::int64_t growth = 0;  // units gained in one period (of the last period for superlinear)
@@ -42,6 +44,8 @@ struct SignatureOptions {
 
 // The signature of one series, a value after each step. `peaks`, where it is not empty, holds the
 // highest value inside each step and makes peak_only possible. Pure; needs no clock and no device.
+// The rules are written down in harness/core/signature.cpp. Throws UsageError for another number of
+// peaks than of values.
 Signature classify(std::span<const std::int64_t> values, std::span<const std::int64_t> peaks,
                    const SignatureOptions& options);
 

@@ -1,0 +1,337 @@
+#include "leaklab/file.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "leaklab/error.h"
+#include "leaklab/isolation.h"
+
+namespace leaklab {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class File : public testing::Test {
+ protected:
+  File() {
+    std::string name = (fs::temp_directory_path() / "leaklab_file_XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~File() override { fs::remove_all(folder_); }
+
+  std::set<std::string> names() const {
+    std::set<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      found.insert(entry.path().filename().string());
+    }
+    return found;
+  }
+
+  fs::path folder_;
+};
+
+// The sentence with which the write failed, or "".
+std::string why_not_written(const fs::path& path, const std::string& text = "text") {
+  try {
+    write_file(path, text);
+    return "";
+  } catch (const InternalError& error) {
+    return error.what();
+  }
+}
+
+std::string why_not_read(const fs::path& path) {
+  try {
+    read_file(path);
+    return "";
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+TEST_F(File, what_was_written_is_read_back) {
+  const std::string text("line\n\0\xff no newline at the end", 29);
+  write_file(folder_ / "a.json", text);
+  EXPECT_EQ(read_file(folder_ / "a.json"), text);
+}
+
+TEST_F(File, an_empty_text_makes_an_empty_file) {
+  write_file(folder_ / "a.json", "");
+  EXPECT_EQ(read_file(folder_ / "a.json"), "");
+}
+
+TEST_F(File, a_text_of_several_megabytes_is_whole) {
+  std::string text(5'000'003, 'x');
+  text.back() = 'y';
+  write_file(folder_ / "a.json", text);
+  EXPECT_EQ(read_file(folder_ / "a.json"), text);
+}
+
+TEST_F(File, the_new_text_takes_the_place_of_the_old_and_nothing_else_is_left) {
+  write_file(folder_ / "a.json", "a much longer old text");
+  write_file(folder_ / "a.json", "new");
+  EXPECT_EQ(read_file(folder_ / "a.json"), "new");
+  EXPECT_EQ(names(), std::set<std::string>{"a.json"});
+}
+
+TEST_F(File, a_reader_of_the_old_file_keeps_the_old_text) {
+  write_file(folder_ / "a.json", "old");
+  std::ifstream reader(folder_ / "a.json");
+  write_file(folder_ / "a.json", "new");
+  std::stringstream text;
+  text << reader.rdbuf();
+  EXPECT_EQ(text.str(), "old");
+}
+
+TEST_F(File, missing_folders_are_made) {
+  write_file(folder_ / "cpu" / "deep" / "a.json", "text");
+  EXPECT_EQ(read_file(folder_ / "cpu" / "deep" / "a.json"), "text");
+}
+
+TEST_F(File, a_bare_name_is_written_to_the_current_folder) {
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_);
+  write_file("bare.json", "text");
+  fs::current_path(before);
+  EXPECT_EQ(names(), std::set<std::string>{"bare.json"});
+}
+
+TEST_F(File, others_may_read_it_as_the_umask_says) {
+  const mode_t before = ::umask(022);
+  write_file(folder_ / "a.json", "text");
+  ::umask(before);
+  EXPECT_EQ(fs::status(folder_ / "a.json").permissions(), fs::perms(0644));
+}
+
+TEST_F(File, a_temporary_that_a_killed_process_left_is_in_nobodys_way) {
+  std::ofstream(folder_ / (".leaklab-" + std::to_string(::getpid()) + "-0.tmp")) << "half";
+  write_file(folder_ / "a.json", "text");
+  EXPECT_EQ(read_file(folder_ / "a.json"), "text");
+}
+
+TEST_F(File, a_device_is_written_to_and_stays_a_device) {
+  write_file("/dev/null", "text");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
+TEST_F(File, a_folder_that_is_a_file_is_named_with_the_cause) {
+  write_file(folder_ / "file", "text");
+  const fs::path path = folder_ / "file" / "a.json";
+  EXPECT_EQ(why_not_written(path),
+            "can't write " + path.string() + ": Not a directory; check the path");
+  EXPECT_EQ(read_file(folder_ / "file"), "text");
+}
+
+TEST_F(File, a_path_that_is_a_folder_is_refused) {
+  fs::create_directory(folder_ / "sub");
+  EXPECT_EQ(why_not_written(folder_ / "sub"),
+            "can't write " + (folder_ / "sub").string() + ": Is a directory; check the path");
+  EXPECT_EQ(names(), std::set<std::string>{"sub"});
+}
+
+TEST_F(File, a_file_system_that_takes_no_files_is_refused_even_as_root) {
+  EXPECT_NE(why_not_written("/proc/leaklab.json").find("can't write /proc/leaklab.json: "),
+            std::string::npos);
+}
+
+TEST_F(File, a_device_without_space_is_told) {
+  EXPECT_EQ(why_not_written("/dev/full"),
+            "can't write /dev/full: No space left on device; "
+            "free some space or choose another disk");
+}
+
+TEST_F(File, a_write_that_fails_half_way_leaves_the_old_file_and_no_temporary) {
+  const fs::path path = folder_ / "a.json";
+  write_file(path, "old");
+  const Job job = {[&path] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit = {100'000, 100'000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    return why_not_written(path, std::string(200'000, 'x'));
+  }};
+  EXPECT_EQ(
+      run_isolated({job}, {}).at(0).payload,
+      "can't write " + path.string() + ": File too large; free some space or choose another disk");
+  EXPECT_EQ(read_file(path), "old");
+  EXPECT_EQ(names(), std::set<std::string>{"a.json"});
+}
+
+// Mounts a file system of 64 KiB over the folder, for the process that runs `work` alone.
+ChildResult on_a_small_disk(const fs::path& folder, const std::function<std::string()>& work) {
+  const Job job = {[&] {
+    if (::unshare(CLONE_NEWNS) != 0 ||
+        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("none", folder.c_str(), "tmpfs", 0, "size=64k") != 0) {
+      return std::string("may not mount");
+    }
+    return work();
+  }};
+  return run_isolated({job}, {}).at(0);
+}
+
+TEST_F(File, a_full_disk_leaves_the_old_file_and_no_temporary) {
+  const ChildResult result = on_a_small_disk(folder_, [this] {
+    write_file(folder_ / "a.json", "old");
+    const std::string why = why_not_written(folder_ / "a.json", std::string(100'000, 'x'));
+    return why + "|" + read_file(folder_ / "a.json") + "|" + std::to_string(names().size());
+  });
+  if (result.payload == "may not mount") GTEST_SKIP() << "needs the right to mount";
+  EXPECT_EQ(result.payload, "can't write " + (folder_ / "a.json").string() +
+                                ": No space left on device; "
+                                "free some space or choose another disk|old|1");
+}
+
+TEST_F(File, a_read_only_disk_is_told) {
+  const ChildResult result = on_a_small_disk(folder_, [this] {
+    write_file(folder_ / "a.json", "old");
+    ::mount("none", folder_.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr);
+    return why_not_written(folder_ / "a.json") + "|" + read_file(folder_ / "a.json");
+  });
+  if (result.payload == "may not mount") GTEST_SKIP() << "needs the right to mount";
+  EXPECT_EQ(result.payload, "can't write " + (folder_ / "a.json").string() +
+                                ": Read-only file system; "
+                                "choose a folder that you may write to|old");
+}
+
+TEST_F(File, a_missing_file_is_named_with_the_cause) {
+  const fs::path path = folder_ / "none.json";
+  EXPECT_EQ(why_not_read(path),
+            "can't read " + path.string() + ": No such file or directory; check the path");
+}
+
+TEST_F(File, a_folder_can_not_be_read) {
+  EXPECT_EQ(why_not_read(folder_),
+            "can't read " + folder_.string() + ": Is a directory; check the path");
+}
+
+TEST(ToText, objects_have_sorted_keys_and_an_indent_of_two) {
+  const json document = {{"b", {{"z", nullptr}, {"y", true}}}, {"a", "text"}};
+  EXPECT_EQ(to_text(document),
+            "{\n"
+            "  \"a\": \"text\",\n"
+            "  \"b\": {\n"
+            "    \"y\": true,\n"
+            "    \"z\": null\n"
+            "  }\n"
+            "}\n");
+}
+
+TEST(ToText, what_is_empty_takes_no_lines) {
+  EXPECT_EQ(to_text(json::object()), "{}\n");
+  EXPECT_EQ(to_text(json::array()), "[]\n");
+  EXPECT_EQ(to_text({{"a", json::array()}}), "{\n  \"a\": []\n}\n");
+}
+
+TEST(ToText, numbers_share_a_line_and_texts_do_not) {
+  const json document = {{"numbers", {1, -2, 0.5}}, {"texts", {"a", "b"}}};
+  EXPECT_EQ(to_text(document),
+            "{\n"
+            "  \"numbers\": [1, -2, 0.5],\n"
+            "  \"texts\": [\n"
+            "    \"a\",\n"
+            "    \"b\"\n"
+            "  ]\n"
+            "}\n");
+}
+
+TEST(ToText, rows_of_numbers_share_a_line) {
+  const json document = {{"runs", {{512, 40}, {0, 2}, json::array(), 7}}};
+  EXPECT_EQ(to_text(document),
+            "{\n"
+            "  \"runs\": [[512, 40], [0, 2], [], 7]\n"
+            "}\n");
+}
+
+TEST(ToText, rows_with_a_text_among_them_are_one_a_line) {
+  const json document = {json::array({1, 2}), json::array({3, "four"})};
+  EXPECT_EQ(to_text(document),
+            "[\n"
+            "  [1, 2],\n"
+            "  [\n"
+            "    3,\n"
+            "    \"four\"\n"
+            "  ]\n"
+            "]\n");
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::stringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(ToText, a_line_with_its_comma_has_at_most_100_columns) {
+  json document = {{"a", json::array()}};
+  while (lines_of(to_text(document)).size() == 3) {
+    EXPECT_LE(lines_of(to_text(document))[1].size(), 99U);
+    document["a"].push_back(1000);
+  }
+  const std::vector<std::string> lines = lines_of(to_text(document));
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_EQ(lines[1], "  \"a\": [");
+  EXPECT_EQ(lines[3], "  ]");
+
+  for (int more = 0; more < 10; ++more) document["a"].push_back(1000);
+  const std::vector<std::string> wrapped = lines_of(to_text(document));
+  ASSERT_EQ(wrapped.size(), 6U);
+  EXPECT_EQ(wrapped[2].size(), 99U);
+  EXPECT_EQ(wrapped[2].substr(0, 10), "    1000, ");
+  EXPECT_EQ(wrapped[2].back(), ',');
+}
+
+TEST(ToText, a_line_is_broken_only_where_it_would_be_too_long) {
+  const json numbers = {1000, 2000};
+  const std::string rest = "  \"\": [1000, 2000]";
+  const std::string key(99 - rest.size(), 'k');
+  EXPECT_EQ(lines_of(to_text({{key, numbers}})).size(), 3U);
+  EXPECT_EQ(lines_of(to_text({{key + "k", numbers}})).size(), 5U);
+}
+
+TEST(ToText, rows_stay_together_where_lines_are_broken) {
+  json document = json::array();
+  for (int i = 0; i < 40; ++i) document.push_back({1000 + i, 2000 + i});
+  const std::vector<std::string> lines = lines_of(to_text(document));
+  ASSERT_GT(lines.size(), 4U);
+  EXPECT_EQ(lines.front(), "[");
+  EXPECT_EQ(lines.back(), "]");
+  for (std::size_t i = 1; i + 1 < lines.size(); ++i) {
+    EXPECT_LE(lines[i].size(), 100U);
+    EXPECT_EQ(lines[i].substr(0, 3), "  [");
+    EXPECT_EQ(lines[i].find_last_of(']'), lines[i].find_last_not_of(','));
+  }
+}
+
+TEST(ToText, the_same_document_comes_back) {
+  json document = {{"big", std::int64_t{9007199254740993}},
+                   {"most", std::uint64_t{18446744073709551615U}},
+                   {"text", "quote \" tab \t newline \n ä"},
+                   {"ratio", 0.1},
+                   {"nested", {{{"deep", {1, 2, 3}}}, {{"deep", json::array()}}}}};
+  for (int i = 0; i < 500; ++i) document["series"].push_back(i * i - 1000);
+  for (int i = 0; i < 100; ++i) document["runs"].push_back({i, -i, i * 1000});
+  EXPECT_EQ(json::parse(to_text(document)), document);
+  EXPECT_EQ(to_text(json::parse(to_text(document))), to_text(document));
+}
+
+TEST(ToText, bytes_that_are_no_utf8_are_replaced) {
+  EXPECT_EQ(to_text("a\xff"
+                    "b"),
+            "\"a\xef\xbf\xbd"
+            "b\"\n");
+}
+
+}  // namespace
+}  // namespace leaklab

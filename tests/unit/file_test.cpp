@@ -230,15 +230,25 @@ TEST_F(File, a_folder_can_not_be_read) {
 }
 
 TEST(ToText, objects_have_sorted_keys_and_an_indent_of_two) {
-  const json document = {{"b", {{"z", nullptr}, {"y", true}}}, {"a", "text"}};
+  const json document = {{"b", {{"z", nullptr}, {"y", {"text"}}}}, {"a", "text"}};
   EXPECT_EQ(to_text(document),
             "{\n"
             "  \"a\": \"text\",\n"
             "  \"b\": {\n"
-            "    \"y\": true,\n"
+            "    \"y\": [\n"
+            "      \"text\"\n"
+            "    ],\n"
             "    \"z\": null\n"
             "  }\n"
             "}\n");
+}
+
+TEST(ToText, an_inner_object_of_plain_values_takes_one_line_where_it_fits) {
+  const json fits = {{"b", {{"z", nullptr}, {"y", true}}}};
+  EXPECT_EQ(to_text(fits), "{\n  \"b\": {\"y\": true, \"z\": null}\n}\n");
+  const json too_long = {{"b", {{"z", std::string(90, 'x')}, {"y", true}}}};
+  EXPECT_EQ(to_text(too_long), "{\n  \"b\": {\n    \"y\": true,\n    \"z\": \"" +
+                                   std::string(90, 'x') + "\"\n  }\n}\n");
 }
 
 TEST(ToText, what_is_empty_takes_no_lines) {

@@ -1,5 +1,7 @@
 #include "leaklab/nets.h"
 
+#include <cmath>
+
 namespace leaklab {
 
 torch::nn::Sequential mlp(const std::vector<std::int64_t>& widths, torch::Device device) {
@@ -27,6 +29,17 @@ std::int64_t parameter_bytes(const torch::nn::Module& module) {
     bytes += static_cast<std::int64_t>(parameter.nbytes());
   }
   return bytes;
+}
+
+double gradient_norm(const torch::nn::Module& module) {
+  double sum = 0;
+  for (const auto& parameter : module.parameters()) {
+    const auto& gradient = parameter.grad();
+    if (!gradient.defined()) continue;
+    const auto norm = gradient.detach().norm().item<double>();
+    sum += norm * norm;
+  }
+  return std::sqrt(sum);
 }
 
 torch::Tensor mean_square(const torch::Tensor& output) { return output.pow(2).mean(); }

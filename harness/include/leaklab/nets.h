@@ -19,6 +19,9 @@ void fill_deterministically(torch::nn::Module& module);
 // Bytes of all parameters, in float32 nets 4 times their number.
 std::int64_t parameter_bytes(const torch::nn::Module& module);
 
+// Euclidean norm over all gradients of the parameters, undefined ones left out.
+double gradient_norm(const torch::nn::Module& module);
+
 // Mean of the squares of `output`: a scalar loss that needs no target.
 torch::Tensor mean_square(const torch::Tensor& output);
 

@@ -80,7 +80,7 @@ TEST_F(Runs, check_passes_against_what_was_recorded_and_is_the_same_twice) {
   EXPECT_EQ(report["counts"]["PASS"], 2);
   EXPECT_EQ(report["results"][1]["twin"], "leaky");
   EXPECT_EQ(ran.out, leaklab(check("--strict --json -")).out);
-  EXPECT_THAT(leaklab(check()).out, HasSubstr("+655,364 B    655,364"));
+  EXPECT_THAT(leaklab(check()).out, HasSubstr("+655,364 B    655,364      0  equal     PASS"));
 }
 
 TEST_F(Runs, check_of_a_leak_that_grew_is_the_diagnosis) {

@@ -58,8 +58,8 @@ TEST_F(Runs, run_refuses_a_twin_that_a_lookalike_does_not_have) {
 }
 
 TEST_F(Runs, run_that_lasts_too_long_says_how_to_give_it_more) {
-  const auto error =
-      refused("run retained_graph_loss_list --env cpu --steps 1000000 --time-limit 1", 1);
+  const auto error = refused(
+      "run retained_graph_loss_list --env cpu --twin fixed --steps 1000000 --time-limit 1", 1);
   EXPECT_THAT(error, AllOf(HasSubstr("time limit of 1 s"), HasSubstr("--time-limit")));
 }
 

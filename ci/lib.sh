@@ -9,6 +9,8 @@ clang_format_version=14.0.6
 clang_tidy_version=22.1.8
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/leaklab
 
+export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$(nproc)}
+
 # Standard output is for results.
 say() { printf '%s\n' "$*" >&2; }
 die() {

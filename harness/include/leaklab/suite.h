@@ -53,6 +53,7 @@ struct SuiteOptions {
   std::chrono::milliseconds time_limit{120000};
   std::map<std::string, std::int64_t> params = {};
   std::int64_t steps = 0;  // 0: the scenario's own
+  bool controls = true;    // run the controls first, whatever was selected
   // Called as runs end, for progress.
   std::function<void(std::size_t done, std::size_t all, const std::string& running)> progress = {};
 };
@@ -60,8 +61,12 @@ struct SuiteOptions {
 struct CheckReport {
   Environment environment;
   std::vector<CheckResult> results;  // sorted by id, then fixed before leaky
+  // Runs of controls that nobody selected and that held; those that failed are among the results.
+  std::int64_t controls = 0;
   std::map<Outcome, std::int64_t> counts() const;
-  Exit exit_code() const;
+  // Exit::nothing_ran where every result was skipped. `strict`: a missing or an ambiguous baseline
+  // is a finding too.
+  Exit exit_code(bool strict = false) const;
 };
 
 // Describes the environment asked for, in a child. "auto" is CUDA where there is a usable GPU, else
@@ -81,7 +86,9 @@ RunConfig make_config(const Scenario& scenario, const Environment& environment, 
 CheckResult judge(const Scenario& scenario, const RunConfig& config, const Recording& recording,
                   const std::optional<Baseline>& baseline);
 
-// Runs the controls first: where a planted leak is missed, every result is INVALID.
+// Runs the controls first: where a planted leak is missed, every result is INVALID. Throws
+// UnavailableError where nothing can run, UsageError for a baseline that can't be read, for unknown
+// parameters and for too few steps, all before anything runs.
 CheckReport check(const std::vector<const Scenario*>& selected, const SuiteOptions& options);
 
 nlohmann::json to_json(const CheckReport& report);
@@ -90,10 +97,14 @@ nlohmann::json to_json(const CheckReport& report);
 struct RecordResult {
   std::string id;
   bool written = false;
+  bool skipped = false;
   std::string reason;  // what differed between the two runs, or why it could not run
+  std::filesystem::path file;  // where it was written
 };
 
-// Runs every twin twice, in separate processes, and writes the baselines that were equal.
+// Runs every twin twice, in separate processes, and writes the baselines that were equal and meet
+// what the scenario predicts. `command`, with the scenario and the environment behind it, is stored
+// as what recorded them. Throws as check() does, and InternalError for what can't be written.
 std::vector<RecordResult> record(const std::vector<const Scenario*>& selected,
                                  const SuiteOptions& options, const std::string& command);
 

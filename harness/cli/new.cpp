@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "leaklab/file.h"
+#include "leaklab/taxonomy.h"
+#include "options.h"
+
+namespace leaklab {
+namespace {
+
+struct Options {
+  std::string id;
+  std::string taxonomy;
+  std::string dir;
+  std::string json;
+};
+
+constexpr auto head = "#include \"leaklab/scenario.h\"\n\nusing namespace leaklab;";
+
+constexpr auto leak = R"(// The tensor of every step stays in a vector that nothing empties.
+{head}
+
+{class_lines}
+LEAKLAB_SCENARIO(
+    {id}, .taxonomy = "{class}",
+    .summary = "the tensor of every step is kept in a vector that nothing empties",
+    // Public reports behind it, as "owner/repository#number" or an address.
+    .reports = {{}}, .fix = "keep no tensor longer than the step that needs it",
+    .params = {{{{"batch", 32, 1, 512, "rows of a tensor"}}, {{"width", 256, 1, 512, "columns"}}}},
+    // What one step of the leaky twin adds, from the shapes alone: it must hold to the byte.
+    .expect = [](const Setting& at) {{ return Growth().tensor(4 * at["batch"] * at["width"]); }}) {{
+  const auto batch = run.param("batch");
+  const auto width = run.param("width");
+  // Locals are the scenario's state: leaving the body releases them.
+  std::vector<torch::Tensor> kept;
+  run.step([&](Step) {{
+    const auto output = torch::ones({{batch, width}}, run.device());
+    // All in which the twins may differ.
+    if (run.fault()) kept.push_back(output);
+  }});
+}}
+)";
+
+constexpr auto lookalike =
+    R"(// Each step replaces the tensor of the step before: one is alive, whatever the number of steps.
+{head}
+
+{class_lines}
+LEAKLAB_SCENARIO(
+    {id}, .taxonomy = "{class}",
+    .summary = "each step replaces the tensor of the step before, so that one is alive",
+    // Public reports in which it was taken for a leak, as "owner/repository#number" or an address.
+    .reports = {{}},
+    .params = {{{{"batch", 32, 1, 512, "rows of a tensor"}}, {{"width", 256, 1, 512, "columns"}}}}) {{
+  const auto batch = run.param("batch");
+  const auto width = run.param("width");
+  // Nothing may grow after the warm-up: fill what is bounded before it ends.
+  torch::Tensor latest;
+  run.step([&](Step) {{ latest = torch::ones({{batch, width}}, run.device()); }});
+}}
+)";
+
+bool is_lower_snake(std::string_view id) {
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  const auto is_allowed = [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !id.empty() && is_letter(id.front()) && id.back() != '_' &&
+         std::ranges::all_of(id, is_allowed) && id.find("__") == std::string_view::npos;
+}
+
+// The class and what it is known by, as comment lines of at most 100 columns.
+std::string comment(const TaxonomyClass& known) {
+  auto lines = wrapped(fmt::format("{}, {}: {}.", known.id, known.name, known.signature), 0, 97);
+  for (std::size_t at = 0; (at = lines.find('\n', at)) != std::string::npos;) {
+    lines.insert(++at, "// ");
+  }
+  return "// " + lines;
+}
+
+Exit run(const Options& options) {
+  if (!is_lower_snake(options.id)) {
+    throw UsageError(
+        fmt::format("'{}' is no id of a scenario: lower-case words with underscores "
+                    "between them, such as tensor_cache_by_shape",
+                    options.id));
+  }
+  const auto& known = known_class(options.taxonomy);
+  const auto folder = !options.dir.empty() ? std::filesystem::path(options.dir)
+                                           : default_baselines().parent_path() / "scenarios";
+  const auto file = folder / (options.id + ".cpp");
+  const auto same = std::ranges::find(scenarios(), options.id, &Scenario::id);
+  if (std::filesystem::exists(file) || same != scenarios().end()) {
+    throw UsageError(fmt::format("there is a scenario '{}' in {}; choose another id", options.id,
+                                 same == scenarios().end() ? file.string() : relative_file(*same)));
+  }
+  const bool leaks = known.id.starts_with('L') || known.id == "C01";
+  write_file(file, fmt::format(fmt::runtime(leaks ? leak : lookalike), fmt::arg("id", options.id),
+                               fmt::arg("class", known.id), fmt::arg("head", head),
+                               fmt::arg("class_lines", comment(known))));
+  print(options.json, {{"file", file.string()}},
+        fmt::format(
+            "wrote {}\nbuild it:  cmake --build --preset release\nrun it:    leaklab run {}\n",
+            file.string(), options.id));
+  return Exit::ok;
+}
+
+Action add(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("ID", options->id, "its name, which the file gets too")->required();
+  app.add_option("--class", options->taxonomy, "its class: L01 to L45, or N01 to N19 of lookalikes")
+      ->required()
+      ->type_name("CLASS");
+  app.add_option("--dir", options->dir, "folder of the scenarios")->type_name("DIR");
+  add_json(app, options->json);
+  return [options] { return run(*options); };
+}
+
+const CommandRegistration registration{
+    {"new", "Writes a scenario file that builds, runs and meets its own prediction.",
+     "  leaklab new tensor_cache_by_shape --class L20\n"
+     "  leaklab new allocator_cache_is_no_leak --class N01 --dir scenarios",
+     add}};
+
+}  // namespace
+}  // namespace leaklab

@@ -1,0 +1,114 @@
+#include "options.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "leaklab/error.h"
+#include "leaklab/file.h"
+
+namespace leaklab {
+
+void SelectOptions::add_to(CLI::App& app) {
+  app.add_option("ID", ids, "scenarios, by id or by pattern such as 'zero_grad_*'; default: all");
+  add_env(app, env);
+  app.add_option("--baselines", baselines, "folder of the baselines")
+      ->type_name("DIR")
+      ->envname("LEAKLAB_BASELINES");
+  app.add_option("--jobs", jobs, "runs at once; default: one a core")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--steps", steps, "steps of each run; default: the scenario's own")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--time-limit", time_limit, "seconds that one run may take")
+      ->type_name("S")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 86'400));
+}
+
+std::vector<const Scenario*> SelectOptions::scenarios() const {
+  std::vector<const Scenario*> selected;
+  for (const auto& id : ids) {
+    if (id.find_first_of("*?[") == std::string::npos) {
+      selected.push_back(&find_scenario(id));
+      continue;
+    }
+    const auto before = selected.size();
+    for (const auto& scenario : leaklab::scenarios()) {
+      if (::fnmatch(id.c_str(), scenario.id.c_str(), 0) == 0) selected.push_back(&scenario);
+    }
+    if (selected.size() == before) {
+      throw UsageError(fmt::format("zero scenarios matched '{}'; `leaklab list` shows all", id));
+    }
+  }
+  if (!ids.empty()) return selected;
+  for (const auto& scenario : leaklab::scenarios()) selected.push_back(&scenario);
+  if (selected.empty()) throw UsageError("zero scenarios matched: this program has none");
+  return selected;
+}
+
+SuiteOptions SelectOptions::suite() const {
+  SuiteOptions options;
+  options.env = env;
+  options.baselines = baselines.empty() ? default_baselines() : std::filesystem::path(baselines);
+  options.jobs = static_cast<std::size_t>(jobs);
+  options.time_limit = std::chrono::seconds(time_limit);
+  options.steps = steps;
+  return options;
+}
+
+void add_env(CLI::App& app, std::string& env) {
+  app.add_option("--env", env, "where to run: auto (a usable GPU, else the CPU), cpu or cuda")
+      ->type_name("ENV")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
+}
+
+void add_json(CLI::App& app, std::string& json) {
+  app.add_option("--json", json, "write the result as JSON too; '-': to standard output, alone")
+      ->type_name("FILE");
+}
+
+const TaxonomyClass& known_class(const std::string& id) {
+  if (const auto* found = find_class(id)) return *found;
+  std::string known;
+  for (const auto& each : taxonomy()) known += fmt::format("\n  {} {}", each.id, each.name);
+  throw UsageError(fmt::format("there is no class '{}'; there are:{}", id, known));
+}
+
+std::filesystem::path default_baselines() {
+  const std::filesystem::path source = LEAKLAB_SOURCE_DIR;
+  std::error_code ignored;
+  return std::filesystem::is_directory(source, ignored) ? source / "baselines"
+                                                        : std::filesystem::path("baselines");
+}
+
+void print(const std::string& json, const nlohmann::json& document, const std::string& text) {
+  const auto& shown = json == "-" ? to_text(document) : text;
+  const bool written = std::fwrite(shown.data(), 1, shown.size(), stdout) == shown.size();
+  if (!written || std::fflush(stdout) != 0) {
+    throw InternalError(fmt::format("can't write to standard output: {}", std::strerror(errno)));
+  }
+  if (!json.empty() && json != "-") write_file(json, to_text(document));
+}
+
+std::string relative_file(const Scenario& scenario) {
+  const std::filesystem::path file = scenario.file;
+  const auto relative = file.lexically_relative(LEAKLAB_SOURCE_DIR);
+  return relative.empty() || *relative.begin() == ".." ? file.string() : relative.string();
+}
+
+std::string shell_word(const std::string& text) {
+  constexpr auto plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./=,:+@%";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace leaklab

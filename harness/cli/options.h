@@ -1,0 +1,55 @@
+// Arguments and output that several subcommands share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "leaklab/registry.h"
+#include "leaklab/suite.h"
+#include "leaklab/taxonomy.h"
+#include "report/style.h"
+
+namespace leaklab {
+
+// What `check` and `record` take.
+struct SelectOptions {
+  std::vector<std::string> ids;
+  std::string env = "auto";
+  std::string baselines;
+  std::int64_t jobs = 0;
+  std::int64_t steps = 0;
+  std::int64_t time_limit = 120;
+
+  void add_to(CLI::App& app);
+  // The scenarios of those ids, of which each may be a pattern such as 'zero_grad_*'; all where
+  // none is given. Throws UsageError for an id or a pattern that matches none.
+  std::vector<const Scenario*> scenarios() const;
+  SuiteOptions suite() const;
+};
+
+void add_env(CLI::App& app, std::string& env);
+void add_json(CLI::App& app, std::string& json);
+
+// The class of that id; throws UsageError that names all.
+const TaxonomyClass& known_class(const std::string& id);
+
+// Where baselines are unless somebody says otherwise: of the source folder, where that is there.
+std::filesystem::path default_baselines();
+
+// One rule for all subcommands: the text goes to standard output and, where `json` names a file,
+// the document into that file; for "-" the document alone goes to standard output.
+void print(const std::string& json, const nlohmann::json& document, const std::string& text);
+
+// The file of a scenario relative to the source folder: "scenarios/ID.cpp".
+std::string relative_file(const Scenario& scenario);
+
+// `text` as one word of a shell command.
+std::string shell_word(const std::string& text);
+
+}  // namespace leaklab

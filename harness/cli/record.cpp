@@ -1,0 +1,74 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "options.h"
+#include "report/progress.h"
+
+namespace leaklab {
+namespace {
+
+struct Options {
+  SelectOptions select;
+  std::string json;
+};
+
+std::string_view word_of(const RecordResult& result) {
+  if (result.written) return "written";
+  return result.skipped ? "skipped" : "refused";
+}
+
+std::string text_of(const std::vector<RecordResult>& results, const Style& style) {
+  std::string text;
+  for (const auto& result : results) {
+    const auto tint = result.written ? Tint::good : result.skipped ? Tint::warning : Tint::bad;
+    text += fmt::format("{}  {}\n", tinted(word_of(result), tint, style), result.id);
+    text += wrapped(result.written ? result.file.string() : result.reason, 4) + '\n';
+  }
+  for (const auto* word : {"written", "skipped", "refused"}) {
+    text += fmt::format("{} {}{}", std::ranges::count(results, word, word_of), word,
+                        std::string_view(word) == "refused" ? "\n" : ", ");
+  }
+  return text;
+}
+
+Exit run(const Options& options) {
+  auto suite = options.select.suite();
+  if (engine() == nullptr) resolve_environment(suite.env);  // throws, and says what to do
+  const auto selected = options.select.scenarios();
+  Progress progress;
+  suite.progress = [&](std::size_t done, std::size_t all, const std::string& running) {
+    progress.show(done, all, running);
+  };
+  const auto results = record(selected, suite, "leaklab record");
+  progress.clear();
+  nlohmann::json listed = nlohmann::json::array();
+  for (const auto& result : results) {
+    listed.push_back({{"id", result.id},
+                      {"outcome", word_of(result)},
+                      {"reason", result.reason},
+                      {"file", result.file.string()}});
+  }
+  print(options.json, {{"results", std::move(listed)}}, text_of(results, style_of(stdout)));
+  if (std::ranges::count(results, "refused", word_of) > 0) return Exit::finding;
+  return std::ranges::all_of(results, &RecordResult::skipped) ? Exit::nothing_ran : Exit::ok;
+}
+
+Action add(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  options->select.add_to(app);
+  add_json(app, options->json);
+  return [options] { return run(*options); };
+}
+
+const CommandRegistration registration{
+    {"record", "Runs each twin twice and stores the growth that was the same as a baseline.",
+     "  leaklab record --env cpu\n"
+     "  leaklab record 'retained_graph_*' --baselines my_baselines",
+     add}};
+
+}  // namespace
+}  // namespace leaklab

@@ -1,0 +1,99 @@
+#include "style.h"
+
+#include <fmt/color.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+
+namespace leaklab {
+namespace {
+
+std::string_view variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool locale_is_utf8() {
+  for (const auto* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const auto value = variable(name);
+    if (value.empty()) continue;
+    std::string folded;
+    for (const char c : value) {
+      if (c != '-') folded += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+    return folded.find("utf8") != std::string::npos;
+  }
+  return false;
+}
+
+fmt::text_style style_for(Tint tint) {
+  switch (tint) {
+    case Tint::bold:
+      return fmt::emphasis::bold;
+    case Tint::dim:
+      return fmt::emphasis::faint;
+    case Tint::good:
+      return fmt::fg(fmt::terminal_color::green);
+    case Tint::bad:
+      return fmt::fg(fmt::terminal_color::red) | fmt::emphasis::bold;
+    case Tint::warning:
+      return fmt::fg(fmt::terminal_color::yellow);
+    case Tint::none:
+      break;
+  }
+  return {};
+}
+
+}  // namespace
+
+Style style_of(std::FILE* stream) {
+  if (::isatty(::fileno(stream)) == 0 || variable("TERM") == "dumb") return {};
+  return {variable("NO_COLOR").empty(), locale_is_utf8()};
+}
+
+std::string tinted(std::string_view text, Tint tint, const Style& style) {
+  if (!style.colour || tint == Tint::none) return std::string(text);
+  return fmt::format(style_for(tint), "{}", text);
+}
+
+std::size_t width_of(std::string_view text) {
+  // Every byte but those that continue a character.
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string grouped(std::int64_t value) {
+  const auto plain = fmt::format("{}", value);
+  std::string text;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    const auto left = plain.size() - i;
+    if (i > (value < 0 ? 1U : 0U) && left % 3 == 0) text += ',';
+    text += plain[i];
+  }
+  return text;
+}
+
+std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
+  std::string lines;
+  std::size_t column = 0;
+  while (!text.empty()) {
+    const auto end = std::min(text.find_first_of(" \n"), text.size());
+    const auto word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (word.empty()) continue;
+    if (column != 0 && column + 1 + width_of(word) <= width) {
+      lines += ' ';
+      ++column;
+    } else {
+      lines += (lines.empty() ? "" : "\n") + std::string(indent, ' ');
+      column = indent;
+    }
+    lines += word;
+    column += width_of(word);
+  }
+  return lines;
+}
+
+}  // namespace leaklab

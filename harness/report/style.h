@@ -1,0 +1,33 @@
+// What a text may look like where it is going.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace leaklab {
+
+struct Style {
+  bool colour = false;
+  bool unicode = false;  // sparklines and arrows
+};
+
+// Colour and drawn characters on a terminal only; no colour where NO_COLOR is set or TERM is dumb.
+Style style_of(std::FILE* stream);
+
+enum class Tint { none, bold, dim, good, bad, warning };
+
+std::string tinted(std::string_view text, Tint tint, const Style& style);
+
+// Columns that UTF-8 text takes on a terminal, for the characters that we print.
+std::size_t width_of(std::string_view text);
+
+// 1234567 as "1,234,567".
+std::string grouped(std::int64_t value);
+
+// The words of `text` in lines of at most `width` columns, each after `indent` spaces.
+std::string wrapped(std::string_view text, std::size_t indent, std::size_t width = 100);
+
+}  // namespace leaklab

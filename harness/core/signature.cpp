@@ -99,7 +99,7 @@ namespace leaklab {
 namespace {
 
 // Sums and products of distances over up to four million steps.
-__extension__ typedef __int128 Wide;
+__extension__ typedef __int128 Wide;       // NOLINT(modernize-use-using): pedantic without it
 using Levels = std::vector<std::int64_t>;  // distance from the base: of the base itself, then D
 
 constexpr std::int64_t farthest = std::int64_t{1} << 60;

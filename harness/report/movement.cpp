@@ -67,7 +67,7 @@ std::string to_text(const Signature& signature, const std::string& unit) {
 }
 
 std::string to_text(const Movement& movement) {
-  const auto text = to_text(movement.signature, movement.unit);
+  auto text = to_text(movement.signature, movement.unit);
   if (movement.channel == "requested") return text;
   std::string_view name = movement.channel;
   if (name.starts_with(gauge_prefix)) name.remove_prefix(gauge_prefix.size());

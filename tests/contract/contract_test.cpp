@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <thread>
 
 #include "leaklab/error.h"
@@ -16,6 +17,10 @@
 #include "leaklab/taxonomy.h"
 
 namespace leaklab {
+
+// How GoogleTest names the parameter; its bytes would hold addresses.
+static void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.id; }
+
 namespace {
 
 const Environment& environment() {

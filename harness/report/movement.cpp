@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "leaklab/channel.h"
 #include "leaklab/judging.h"
 #include "style.h"
 

@@ -44,7 +44,7 @@ TEST_F(Runs, run_refuses_what_is_not_there_and_offers_what_is_near) {
   EXPECT_THAT(run("retained_graph_los_list"), HasSubstr("'retained_graph_loss_list'"));
   EXPECT_THAT(run("retained_graph_loss_list --param bach=2"),
               AllOf(HasSubstr("'bach'"), HasSubstr("'batch'")));
-  EXPECT_THAT(run("retained_graph_loss_list --param batch=0"), HasSubstr("outside 1 to 1024"));
+  EXPECT_THAT(run("retained_graph_loss_list --param batch=0"), HasSubstr("outside 1 to 256"));
   EXPECT_THAT(run("retained_graph_loss_list --param batch=many"), HasSubstr("NAME=INTEGER"));
   EXPECT_THAT(run("retained_graph_loss_list --channel gauge.nothing"), HasSubstr("requested"));
   EXPECT_THAT(run("retained_graph_loss_list --steps 5"), HasSubstr("7 or more"));
@@ -122,7 +122,7 @@ TEST_F(Runs, check_selects_by_pattern_and_says_when_none_matched) {
   EXPECT_THAT(refused("check --env cpu 'no_such_*'", 2), HasSubstr("zero scenarios matched"));
   EXPECT_THAT(refused("check --env cpu retained_graph_los_list", 2),
               HasSubstr("'retained_graph_loss_list'"));
-  const auto report = document("check --env cpu 'retained_graph_loss_l*' --no-controls");
+  const auto report = document("check --env cpu 'retained_graph_loss_list_a*' --no-controls");
   EXPECT_EQ(report["results"].size(), 2);
 }
 

@@ -49,7 +49,7 @@ std::optional<Movement> movement_of(const Recording& recording, const Growth& gr
 
 std::string to_text(const Movement& movement) {
   const auto& signature = movement.signature;
-  const auto gained = amount(signature.growth, movement.unit);
+  auto gained = amount(signature.growth, movement.unit);
   switch (signature.shape) {
     case Shape::flat:
       return "0";

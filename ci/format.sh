@@ -7,7 +7,7 @@ source "$(dirname "$0")/lib.sh"
 case ${1:-} in
   "") action=(--dry-run -Werror) ;;
   --fix) action=(-i) ;;
-  *) die "unknown option $1; usage: ci/format.sh [--fix]" ;;
+  *) die "unknown option $1; usage: ci/format.sh [--fix]" 2 ;;
 esac
 install_lint_tools
 # Sources that git does not know yet count too; deleted ones don't.

@@ -9,11 +9,13 @@ clang_format_version=14.0.6
 clang_tidy_version=22.1.8
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/leaklab
 
+export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$(nproc)}
+
 # Standard output is for results.
 say() { printf '%s\n' "$*" >&2; }
 die() {
   say "$1"
-  exit 1
+  exit "${2:-1}"
 }
 
 # Shows what the command printed only when it fails.
@@ -24,20 +26,23 @@ quietly() {
   return "$code"
 }
 
-# install_wheels NAME GIB ARGUMENT...: pip installs what the arguments name into $cache/NAME, for
-# which GIB of disk are needed meanwhile. The folder gets its name when it is complete.
+# install_wheels NAME GIB WHAT ARGUMENT...: pip installs what the arguments name into $cache/NAME,
+# for which GIB of disk are needed meanwhile. The folder gets its name when it is complete.
 install_wheels() {
-  local folder=$cache/$1 need=$2 free
-  shift 2
+  local folder=$cache/$1 need=$2 what=$3 free
+  shift 3
   [ ! -d "$folder" ] || return 0
   mkdir -p "$cache"
   exec 9>"$cache/lock"
-  flock 9
+  flock -n 9 || {
+    say "waiting for another set-up that is installing into $cache"
+    flock 9
+  }
   if [ ! -d "$folder" ]; then
     free=$(df -Pk "$cache" | awk 'NR == 2 { print int($4 / 1048576) }')
     [ "$free" -ge "$need" ] || die "$cache has $free GiB of free disk and $need are needed: \
 make room there, or set XDG_CACHE_HOME to a folder on a larger disk."
-    say "installing $* into $folder (once)"
+    say "installing $what into $folder (once)"
     rm -rf "$folder.partial"
     mkdir -p "$folder.partial/tmp"
     trap 'rm -rf "$folder.partial"' EXIT
@@ -49,7 +54,7 @@ make room there, or set XDG_CACHE_HOME to a folder on a larger disk."
       TMPDIR=$folder.partial/tmp "${pip[@]}" "$@" >&2
     else
       TMPDIR=$folder.partial/tmp quietly "${pip[@]}" --progress-bar off -q "$@"
-    fi || die "pip could not install that; run ci/setup.sh again when the cause above is mended."
+    fi || die "pip could not install $what; run ci/setup.sh again when the cause above is mended."
     mv "$folder.partial/files" "$folder"
     rm -rf "$folder.partial"
     trap - EXIT
@@ -62,6 +67,6 @@ lint_tools=$cache/lint-$clang_format_version-$clang_tidy_version
 clang_format=$lint_tools/clang_format/data/bin/clang-format
 clang_tidy=$lint_tools/clang_tidy/data/bin/clang-tidy
 install_lint_tools() {
-  install_wheels "${lint_tools##*/}" 1 \
+  install_wheels "${lint_tools##*/}" 1 "clang-format and clang-tidy" \
     "clang-format==$clang_format_version" "clang-tidy==$clang_tidy_version"
 }

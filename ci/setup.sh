@@ -13,7 +13,7 @@ for option in "$@"; do
   case $option in
     --lint) lint=1 packages+=(shellcheck) ;;
     --clang) packages+=(clang) ;;
-    *) die "unknown option $option; usage: ci/setup.sh [--lint] [--clang]" ;;
+    *) die "unknown option $option; usage: ci/setup.sh [--lint] [--clang]" 2 ;;
   esac
 done
 
@@ -57,9 +57,15 @@ version_of() {
   sed -n "s/^__version__ = '\(.*\)'/\1/p" "$1/version.py" 2>/dev/null || cat "$1/build-version"
 }
 
-# CMAKE_PREFIX_PATH, LIBTORCH, the active Python's torch, the cache: the order of the CMake files.
+# LIBTORCH, CMAKE_PREFIX_PATH, the active Python's torch, the cache: the order of the CMake files.
 find_libtorch() {
   local prefix prefixes candidate
+  if [ -n "${LIBTORCH:-}" ]; then
+    is_libtorch "$LIBTORCH" || die "LIBTORCH is $LIBTORCH, where no LibTorch lies: set it to a folder \
+with include/torch and lib/libtorch_cpu.so in it, or unset it to have LibTorch installed."
+    realpath "$LIBTORCH"
+    return
+  fi
   IFS=: read -ra prefixes <<<"${CMAKE_PREFIX_PATH:-}"
   for prefix in "${prefixes[@]}"; do
     for candidate in "$prefix" "$prefix/torch" "$prefix/../.." "$prefix/../../.."; do
@@ -69,12 +75,6 @@ find_libtorch() {
       fi
     done
   done
-  if [ -n "${LIBTORCH:-}" ]; then
-    is_libtorch "$LIBTORCH" || die "LIBTORCH is $LIBTORCH, where no LibTorch lies: set it to a folder \
-with include/torch and lib/libtorch_cpu.so in it, or unset it to have LibTorch installed."
-    realpath "$LIBTORCH"
-    return
-  fi
   candidate=$(python3 -c 'from importlib.util import find_spec
 torch = find_spec("torch")
 print(torch.submodule_search_locations[0] if torch and torch.submodule_search_locations else "")')
@@ -86,7 +86,7 @@ print(torch.submodule_search_locations[0] if torch and torch.submodule_search_lo
     say "LibTorch $(version_of "$candidate") in $candidate is older than 2.9 and is not used"
   fi
   # In a cache of its own the wheel lacks what only Python needs.
-  install_wheels "libtorch-$libtorch_version" 8 -r ci/libtorch.txt
+  install_wheels "libtorch-$libtorch_version" 8 "LibTorch $libtorch_version (4 GB)" -r ci/libtorch.txt
   echo "$cache/libtorch-$libtorch_version/torch"
 }
 

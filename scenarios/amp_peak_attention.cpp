@@ -11,9 +11,9 @@ LEAKLAB_SCENARIO(
         "every second step of a transformer's encoder layer runs under autocast: the peak "
         "inside the steps moves and nothing is kept",
     .reports = {"pytorch/pytorch#61173", "Lightning-AI/pytorch-lightning#3382"},
-    .params = {{"batch", 4, 1, 16, "sequences in a step"},
+    .params = {{"batch", 2, 1, 16, "sequences in a step"},
                {"tokens", 32, 1, 128, "in a sequence"},
-               {"width", 16, 1, 64, "of each of the four heads"}},
+               {"width", 16, 1, 32, "of each of the four heads"}},
     .expect = [](const Setting&) { return Growth().every(2); }) {
   const auto batch = run.param("batch");
   const auto tokens = run.param("tokens");

@@ -12,8 +12,8 @@ LEAKLAB_SCENARIO(
         "steps moves and nothing is kept",
     .reports = {"pytorch/pytorch#61173", "Lightning-AI/pytorch-lightning#3382"},
     .params = {{"batch", 4, 1, 32, "images in a step"},
-               {"channels", 8, 1, 32, "of each of the four convolutions"},
-               {"size", 16, 3, 64, "of an image, height and width"}},
+               {"channels", 8, 1, 24, "of each of the four convolutions"},
+               {"size", 16, 3, 48, "of an image, height and width"}},
     .expect = [](const Setting&) { return Growth().every(2); }) {
   const auto channels = run.param("channels");
   const auto size = run.param("size");

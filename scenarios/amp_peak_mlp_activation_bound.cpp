@@ -14,10 +14,15 @@ LEAKLAB_SCENARIO(
     .params = {{"batch", 256, 1, 4096, "samples in a step"},
                {"width", 32, 1, 128, "of each of the eight layers"}},
     .expect = [](const Setting&) { return Growth().every(2); }) {
-  const auto batch = run.param("batch");
   const auto width = run.param("width");
-  auto net = mlp(std::vector<std::int64_t>(9, width), run.device());
-  const auto input = torch::ones({batch, width}, run.device());
-  compare_precisions(run, net->parameters(),
-                     [&] { return mean_square(net->forward(input).to(torch::kFloat)); });
+  const auto input = torch::ones({run.param("batch"), width}, run.device());
+  std::vector<torch::Tensor> weights;
+  for (int layer = 0; layer < 8; ++layer) {
+    weights.push_back(torch::full({width, width}, 0.01, run.device()).requires_grad_());
+  }
+  compare_precisions(run, weights, [&] {
+    auto activation = input;
+    for (const auto& weight : weights) activation = torch::linear(activation, weight).relu();
+    return mean_square(activation.to(torch::kFloat));
+  });
 }

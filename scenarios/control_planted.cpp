@@ -10,9 +10,7 @@ using namespace leaklab;
 namespace {
 
 constexpr std::int64_t MiB = 1024 * 1024;
-constexpr std::int64_t heap_plant = 2 * MiB;
-constexpr std::int64_t pinned_plant = MiB / 4;
-constexpr std::int64_t driver_plant = 4 * MiB;
+constexpr auto heap_plant = 2 * MiB, pinned_plant = MiB / 4, driver_plant = 4 * MiB;
 
 // Device memory that the caching allocator does not know of.
 std::shared_ptr<void> raw_device_memory([[maybe_unused]] std::size_t bytes) {

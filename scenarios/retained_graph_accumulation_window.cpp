@@ -12,7 +12,8 @@ LEAKLAB_SCENARIO(
     .params = {{"batch", 64, 1, 256, "samples in a step"},
                {"width", 128, 8, 512, "of each layer"},
                {"window", 5, 1, 8, "steps whose losses are summed"}},
-    .steps = 28, .expect = [](const Setting& at) { return Growth().every(at["window"]); }) {
+    .steps = 32, .warmup = 9,
+    .expect = [](const Setting& at) { return Growth().every(at["window"]); }) {
   const auto width = run.param("width");
   const auto window = run.param("window");
   auto net = mlp({width, width, width, width}, run.device());

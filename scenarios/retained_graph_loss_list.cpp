@@ -14,6 +14,7 @@ LEAKLAB_SCENARIO(
                {"layers", 4, 1, 8, "linear, with ReLU between them"}},
     .expect = [](const Setting& at) {
       // Each layer saves its input, the square saves the output; the loss is a tensor of its own.
+      // Nodes of a layer: linear, its weight's transpose and ReLU, the last without; square, mean.
       return Growth()
           .tensor(4 * at["batch"] * at["width"], at["layers"] + 1)
           .tensor(4)

@@ -12,6 +12,7 @@ LEAKLAB_SCENARIO(
     .params = {{"batch", 32, 1, 256, "samples in a step"},
                {"width", 64, 8, 512, "of each layer"},
                {"layers", 2, 1, 8, "linear, with ReLU between them"}},
+    // A layer: linear, its weight's transpose and ReLU, the last without; then square and mean.
     .expect = [](const Setting& at) { return Growth().tensor(4).nodes(3 * at["layers"] + 1); }) {
   const auto width = run.param("width");
   const auto layers = static_cast<std::size_t>(run.param("layers"));

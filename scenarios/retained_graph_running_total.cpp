@@ -12,10 +12,9 @@ LEAKLAB_SCENARIO(
     .params = {{"batch", 32, 1, 256, "samples in a step"},
                {"width", 64, 8, 512, "of each layer"},
                {"layers", 2, 1, 8, "linear, with ReLU between them"}},
-    .expect = [](const Setting& at) {  // Linear, the transpose of its weight and ReLU a layer, less
-                                       // the last ReLU; square, mean, sum.
-      return Growth().nodes(3 * at["layers"] + 2);
-    }) {
+    // A layer: linear, its weight's transpose and ReLU, the last without; then square, mean and
+    // sum.
+    .expect = [](const Setting& at) { return Growth().nodes(3 * at["layers"] + 2); }) {
   const auto width = run.param("width");
   const auto layers = static_cast<std::size_t>(run.param("layers"));
   auto net = mlp(std::vector<std::int64_t>(layers + 1, width), run.device());

@@ -29,7 +29,8 @@ std::string gpus_of(const Scenario& scenario) {
 std::string test_of(const Scenario& scenario, const std::string& env, const std::string& program) {
   const bool control = scenario.kind() == Kind::control;
   std::vector<std::string> labels{scenario.taxonomy, env, std::string(to_string(scenario.kind()))};
-  if (std::ranges::find(scenario.needs, "nccl") != scenario.needs.end()) labels.push_back("nccl");
+  if (std::ranges::find(scenario.needs, "nccl") != scenario.needs.end())
+    labels.emplace_back("nccl");
   const auto name = fmt::format("{}.{}", env, scenario.id);
   auto text = fmt::format("add_test([[{}]] [[{}]] check {} --env {} --no-controls)\n", name,
                           program, scenario.id, env);

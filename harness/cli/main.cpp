@@ -12,7 +12,8 @@ namespace leaklab {
 namespace {
 
 int fail(std::string_view sentence, Exit code) {
-  fmt::print(stderr, "leaklab: {}\n", sentence);
+  // Not fmt::print, which throws where standard error can't be written.
+  std::fputs(fmt::format("leaklab: {}\n", sentence).c_str(), stderr);
   return static_cast<int>(code);
 }
 

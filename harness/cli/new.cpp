@@ -19,10 +19,10 @@ struct Options {
   std::string json;
 };
 
-constexpr auto leak = R"(// The tensor of every step stays in a vector that nothing empties.
-#include "leaklab/scenario.h"
+constexpr auto head = "#include \"leaklab/scenario.h\"\n\nusing namespace leaklab;";
 
-using namespace leaklab;
+constexpr auto leak = R"(// The tensor of every step stays in a vector that nothing empties.
+{head}
 
 {class_lines}
 LEAKLAB_SCENARIO(
@@ -47,9 +47,7 @@ LEAKLAB_SCENARIO(
 
 constexpr auto lookalike =
     R"(// Each step replaces the tensor of the step before: one is alive, whatever the number of steps.
-#include "leaklab/scenario.h"
-
-using namespace leaklab;
+{head}
 
 {class_lines}
 LEAKLAB_SCENARIO(
@@ -101,9 +99,9 @@ Exit run(const Options& options) {
                                  same == scenarios().end() ? file.string() : relative_file(*same)));
   }
   const bool leaks = known.id.starts_with('L') || known.id == "C01";
-  write_file(file,
-             fmt::format(fmt::runtime(leaks ? leak : lookalike), fmt::arg("id", options.id),
-                         fmt::arg("class", known.id), fmt::arg("class_lines", comment(known))));
+  write_file(file, fmt::format(fmt::runtime(leaks ? leak : lookalike), fmt::arg("id", options.id),
+                               fmt::arg("class", known.id), fmt::arg("head", head),
+                               fmt::arg("class_lines", comment(known))));
   print(options.json, {{"file", file.string()}},
         fmt::format(
             "wrote {}\nbuild it:  cmake --build --preset release\nrun it:    leaklab run {}\n",

@@ -107,7 +107,7 @@ Exit run(const Options& options) {
     return run_once(scenario, config, std::chrono::seconds(options.time_limit));
   }();
   if (child.ending != Ending::finished) {
-    fmt::print(stderr, "{}", child.log);
+    std::fputs(child.log.c_str(), stderr);
     throw Error(Exit::finding, fmt::format("scenario '{}' ({}) did not finish: {}{}", scenario.id,
                                            to_string(twin), child.detail, advice(child.ending)));
   }

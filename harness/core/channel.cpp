@@ -18,7 +18,7 @@ constexpr std::array<Channel, 15> table{{
     {"driver_gap", "B", false, true, 4 * MiB,
      "driver memory of this process that the caching allocator does not own"},
     {"graph_nodes", "count", true, true, 0, "autograd nodes that are alive, reachable or not"},
-    {"host_heap", "B", false, true, 32 * KiB, "bytes in use in the C heap of this process"},
+    {"host_heap", "B", false, true, 96 * KiB, "bytes in use in the C heap of this process"},
     {"host_rss", "B", false, true, 16 * MiB, "resident set of this process"},
     {"inactive_split", "B", false, true, 2 * MiB,
      "free parts of segments that are partly in use: fragmentation"},

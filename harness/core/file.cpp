@@ -99,6 +99,21 @@ std::string cell(const json& value) {
   return "[" + text + "]";
 }
 
+bool is_leaf_object(const json& value) {
+  return value.is_object() && std::none_of(value.begin(), value.end(), [](const json& element) {
+           return element.is_structured();
+         });
+}
+
+// {"kind": "flat", "rate": 0}
+std::string leaf_object(const json& value) {
+  std::string text;
+  for (const auto& [key, element] : value.items()) {
+    text += (text.empty() ? "" : ", ") + line(key) + ": " + line(element);
+  }
+  return "{" + text + "}";
+}
+
 class Printer {
  public:
   std::string print(const json& document) {
@@ -114,10 +129,15 @@ class Printer {
       text_ += line(value);
     } else if (is_table(value)) {
       add_table(value);
+    } else if (indent_ > 0 && is_leaf_object(value) && fits(leaf_object(value))) {
+      text_ += leaf_object(value);
     } else {
       add_block(value);
     }
   }
+
+  // With the comma that may follow.
+  bool fits(const std::string& text) const { return column() + text.size() + 1 <= width; }
 
   void add_block(const json& value) {
     text_ += value.is_object() ? '{' : '[';

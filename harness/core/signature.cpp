@@ -20,7 +20,7 @@
 //  2. irregular, once: D < 3. Too little to tell more.
 //
 //  3. Moves that repeat exactly, whatever T is: the smallest p for which every move equals the move
-//     p steps later, in the first of these parts of the run for which one of the shapes holds:
+//     p steps later, in the first of these parts of the run that has one:
 //       a. all judged steps, where D >= 2p: two full periods were seen;
 //       b. from the first move on, where that is 2p + 1 steps or more: level at first, then a late
 //          onset whose opening move was seen three times (linear: three equal rises);
@@ -32,7 +32,8 @@
 //         inside it (one rise, several, or a sawtooth that climbs). Growth is the gain of one
 //         period, period p.
 //       sawtooth: p >= 2 and the gain is within T, in a and b only. Growth 0, period p.
-//     Onset is the part's first move. A gain below -T is a decline: go on, it ends as irregular.
+//     Onset is the part's first move. Where none of the three holds, the part declines or, in c,
+//     gains nothing: go on.
 //
 //  4. One trend. Of those of the following that hold, the one with the lowest band; on a tie the
 //     first named.
@@ -42,12 +43,14 @@
 //       linear (T > 0 only; rule 3 has the exact ones): the base and all judged values lie in a
 //         strip between two parallel lines. Band: the narrowest such strip, measured upright, at
 //         most 2T high (so that there is a line with every value within T of it). The least-squares
-//         line gains at least 2T over the judged steps and at least twice the height of the band.
-//         Growth is its slope, rounded, and is at least 1; period 1; onset is the first judged
-//         step. Where that does not hold: the same for the late part, from the value before the
-//         first one outside the base's band on, at least three steps long. The values up to there
-//         are a level: the band is the higher of the two. Onset is then the step in which the line
-//         left the base, reckoned back from that first value outside.
+//         line gains at least T over these steps and at least twice the height of the band. Growth
+//         is its slope, rounded, and is at least 1; period 1; onset is the first judged step.
+//         Where that does not hold, or its band is more than twice as high as the following one:
+//         the same with the least-squares line over the late part, which is from the value before
+//         the first one outside the base's band on and at least three steps long. Onset is the step
+//         in which that line left the base, reckoned back from that first value outside. The values
+//         before the onset are a level, the strip begins with the last of them: the band is the
+//         higher of the two.
 //         So a leak slower than T a step is linear once it gained about 4T in all under noise of
 //         T/2 to either side, and 7T under noise of T.
 //       plateau, once: three levels or more, each above the one before, and the last lasts at least
@@ -55,14 +58,15 @@
 //         So a leak once every k steps is no plateau before 2k steps without a rise. Band: the
 //         highest of the levels.
 //         For step and plateau the last level opens earlier, with the first of the values that lie
-//         within T of each other to the end, where noise opened it later.
-//       superlinear: the late part, as above, begins with a rise, and its values lie on a curve
-//         whose rises never shrink: their lower convex hull. In the last three equal parts of it
-//         (as long as they can be) each gains more than T more than the one before. Band: the
-//         highest value above the hull, or the level before where that is higher, at most 2T; it
-//         counts double, since a curve bends to its values. Growth is the gain of the last of the
-//         three parts and period its length. With T = 0: growth is the last rise, and the rises may
-//         come once every k steps, level between; period k.
+//         within T of each other to the end, where noise opened it later; onset is the opening of
+//         the second level.
+//       superlinear: the values of the late part, as above, lie on a curve whose rises never
+//         shrink: their lower convex hull, and no value lies more than 2T above it. Its last three
+//         equal parts (as long as they can be) gain something, something more than T more than
+//         that, and something more than T more again. Band: twice the highest value above the hull
+//         (twice, since a curve bends to its values), or the level before where that is higher.
+//         Growth is the gain of the last of the three parts, period its length. With T = 0: growth
+//         is the last rise, and the rises may come once every k steps, level between; period k.
 //
 //  5. Moves that repeat under noise, T > 0: the largest move is above 2T, and with p the smallest
 //     period of 2 to D / 3 steps and c the mean gain of a period (from the mean of the first p
@@ -74,7 +78,7 @@
 //
 //  6. irregular, once. What declines ends here, with a negative growth: never a leak.
 //
-// All steps take linear time but rule 5, which tries few periods in full. Integers throughout.
+// All rules take linear time but rule 5, which tries few periods in full. Integers throughout.
 // Distances from the base are cut at 2^60, beyond every byte counter.
 #include "leaklab/signature.h"
 
@@ -95,7 +99,7 @@ namespace leaklab {
 namespace {
 
 // Sums and products of distances over up to four million steps.
-__extension__ typedef __int128 Wide;
+__extension__ typedef __int128 Wide;       // NOLINT(modernize-use-using): pedantic without it
 using Levels = std::vector<std::int64_t>;  // distance from the base: of the base itself, then D
 
 constexpr std::int64_t farthest = std::int64_t{1} << 60;
@@ -206,8 +210,7 @@ std::optional<Signature> exact_repetition(const Levels& levels, const Levels& mo
     const std::span<const std::int64_t> part = std::span(moves).subspan(moved[i]);
     if (i > 0 && 2 * part.size() < moves.size()) break;
     const std::size_t period = smallest_period(part);
-    if (part.size() < 2 * period + 1) continue;
-    if (const auto signature = judge(moved[i], period, i == 0)) return signature;
+    if (part.size() >= 2 * period + 1) return judge(moved[i], period, i == 0);
   }
   return std::nullopt;
 }
@@ -252,7 +255,7 @@ std::optional<Trend> rise_to_a_level(const Levels& levels, std::int64_t toleranc
 }
 
 // How far the highest value lies above the lower convex hull of all.
-Height height_over_hull(const Levels& values) {
+Height height_over_hull(std::span<const std::int64_t> values) {
   std::vector<std::size_t> hull;
   const auto rise = [&](std::size_t from, std::size_t to) {
     return Wide{values[to]} - values[from];
@@ -282,7 +285,7 @@ Height height_over_hull(const Levels& values) {
 
 // Height of the narrowest strip between two parallel lines that holds all values: the longest
 // vertical line across their convex hull.
-Height height_of_strip(const Levels& values) {
+Height height_of_strip(std::span<const std::int64_t> values) {
   Levels mirrored(values.size());
   std::transform(values.begin(), values.end(), mirrored.begin(), std::negate<>());
   return std::max(height_over_hull(values), height_over_hull(mirrored));
@@ -291,7 +294,7 @@ Height height_of_strip(const Levels& values) {
 // Linear of rule 4, over the levels from `first` on.
 std::optional<Trend> line(const Levels& levels, std::size_t first, std::size_t outside,
                           std::int64_t tolerance) {
-  const Levels values(levels.begin() + signed_size(first), levels.end());
+  const std::span<const std::int64_t> values = std::span(levels).subspan(first);
   const std::int64_t steps = signed_size(values.size()) - 1;
   if (steps < 3) return std::nullopt;
   // The least-squares slope of n values over 0, 1, ..., n - 1 is
@@ -302,17 +305,17 @@ std::optional<Trend> line(const Levels& levels, std::size_t first, std::size_t o
   }
   const Wide run = Wide{steps + 1} * steps * (steps + 2) / 6;
   const std::int64_t growth = rounded(rise, run);
-  if (growth < 1 || rise * steps < run * 2 * tolerance) return std::nullopt;
-  const Height before{range(std::span(levels).first(first + 1))};
-  const Height height = std::max(before, height_of_strip(values));
-  const Height gain{rise * steps, run};
-  if (Height{2 * tolerance} < height || gain < 2 * height) return std::nullopt;
-
+  if (growth < 1) return std::nullopt;
   std::size_t onset = 1;
   if (first > 0) {
-    if (levels[outside] < 0) return std::nullopt;
     const std::int64_t back = std::max<std::int64_t>(rounded(levels[outside] * run, rise), 1) - 1;
     onset = outside - std::min(static_cast<std::size_t>(back), outside - 1);
+  }
+  const Height before{range(std::span(levels).first(onset))};
+  const Height height = std::max(before, height_of_strip(std::span(levels).subspan(onset - 1)));
+  const Height gain{rise * steps, run};
+  if (Height{2 * tolerance} < height || gain < std::max(Height{tolerance}, 2 * height)) {
+    return std::nullopt;
   }
   return Trend{{Shape::linear, growth, 1, signed_size(onset)}, height};
 }
@@ -320,7 +323,6 @@ std::optional<Trend> line(const Levels& levels, std::size_t first, std::size_t o
 // Superlinear of rule 4.
 std::optional<Trend> curve(const Levels& levels, const Levels& moves, std::size_t outside,
                            std::int64_t tolerance) {
-  if (levels[outside] < 0) return std::nullopt;
   std::size_t stride = 1;
   if (tolerance == 0) {
     const auto next = std::find_if(moves.begin() + signed_size(outside), moves.end(),
@@ -343,14 +345,14 @@ std::optional<Trend> curve(const Levels& levels, const Levels& moves, std::size_
     return std::nullopt;
   }
   const Height before{range(std::span(levels).first(outside))};
-  const Height height = std::max(before, height_over_hull(values));
-  if (Height{2 * tolerance} < height) return std::nullopt;
+  const Height over_hull = height_over_hull(values);
+  if (Height{2 * tolerance} < over_hull) return std::nullopt;
   const Signature signature =
       tolerance == 0
           ? Signature{Shape::superlinear, values[end] - values[end - 1], signed_size(stride),
                       signed_size(outside)}
           : Signature{Shape::superlinear, gain(0), signed_size(part), signed_size(outside)};
-  return Trend{signature, 2 * height};
+  return Trend{signature, std::max(before, 2 * over_hull)};
 }
 
 // Rule 4.
@@ -360,7 +362,8 @@ std::optional<Signature> trend(const Levels& levels, const Levels& moves, std::s
   std::optional<Trend> straight;
   if (tolerance > 0) {
     straight = line(levels, 0, outside, tolerance);
-    if (!straight && outside > 1) straight = line(levels, outside - 1, outside, tolerance);
+    const auto late = outside > 1 ? line(levels, outside - 1, outside, tolerance) : std::nullopt;
+    if (late && (!straight || 2 * late->height < straight->height)) straight = late;
   }
   const std::optional<Trend> bent = curve(levels, moves, outside, tolerance);
   const bool is_step = to_a_level && to_a_level->signature.shape == Shape::step;

@@ -85,9 +85,10 @@ class Recorder final : public Run {
     event_log().end_step();
     recording_.event_hash = event_log().hash();
     recording_.events = event_log().events();
-    // A gauge has no level outside the steps.
+    // Neither a gauge nor a peak has a level outside the steps.
     for (auto& [name, series] : recording_.channels) {
-      if (name.starts_with(gauge_prefix)) series.released = series.settled = series.start = 0;
+      if (name != "peak" && !name.starts_with(gauge_prefix)) continue;
+      series.released = series.settled = series.start = 0;
     }
   }
 

@@ -1,8 +1,12 @@
 // The C heap and the resident set of this process.
+#include <fcntl.h>
 #include <malloc.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
 
 #include "leaklab/probe.h"
 
@@ -15,22 +19,26 @@ class HostMemory final : public Probe {
 
   std::string do_start(const Environment&) override {
     page_ = sysconf(_SC_PAGESIZE);
-    statm_ = std::fopen("/proc/self/statm", "re");
-    return statm_ == nullptr ? "/proc/self/statm can't be read" : "";
+    statm_ = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    return statm_ < 0 ? "/proc/self/statm can't be read" : "";
   }
 
   void do_sample(Sample& into) override {
     const auto heap = mallinfo2();
     into["host_heap"] = static_cast<std::int64_t>(heap.uordblks + heap.hblkhd);
-    long long pages = 0;
-    std::rewind(statm_);
-    if (std::fscanf(statm_, "%*d %lld", &pages) == 1) into["host_rss"] = pages * page_;
-    // What was read ahead is stale at the next sample.
-    std::fflush(statm_);
+    // "total resident shared ...", in pages.
+    std::array<char, 128> text{};
+    const auto length = pread(statm_, text.data(), text.size(), 0);
+    const std::string_view fields(text.data(),
+                                  static_cast<std::size_t>(std::max<ssize_t>(0, length)));
+    const auto resident = fields.find(' ') + 1;
+    std::int64_t pages = 0;
+    std::from_chars(fields.data() + resident, fields.data() + fields.size(), pages);
+    into["host_rss"] = pages * page_;
   }
 
  private:
-  std::FILE* statm_ = nullptr;
+  int statm_ = -1;  // open to the end of the process, which is the end of the run
   std::int64_t page_ = 0;
 };
 

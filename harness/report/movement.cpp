@@ -12,12 +12,16 @@
 namespace leaklab {
 namespace {
 
+// Floating-point gauges are kept in thousandths.
+std::string number(std::int64_t value, const std::string& unit) {
+  return unit == "1/1000" ? fmt::format("{:.3f}", static_cast<double>(value) / 1000)
+                          : grouped(value);
+}
+
 std::string amount(std::int64_t value, const std::string& unit) {
-  const auto sign = value > 0 ? "+" : "";
-  // A unit of thousandths belongs to floating-point gauges.
-  if (unit == "1/1000") return fmt::format("{:+.3f}", static_cast<double>(value) / 1000);
-  return fmt::format("{}{}{}", sign, grouped(value),
-                     unit.empty() || unit == "count" ? "" : " " + unit);
+  const bool is_plain = unit.empty() || unit == "count" || unit == "1/1000";
+  return fmt::format("{}{}{}", value > 0 ? "+" : "", number(value, unit),
+                     is_plain ? "" : " " + unit);
 }
 
 std::string per(std::int64_t period) {
@@ -63,7 +67,7 @@ std::string to_text(const Signature& signature, const std::string& unit) {
 }
 
 std::string to_text(const Movement& movement) {
-  const auto text = to_text(movement.signature, movement.unit);
+  auto text = to_text(movement.signature, movement.unit);
   if (movement.channel == "requested") return text;
   std::string_view name = movement.channel;
   if (name.starts_with(gauge_prefix)) name.remove_prefix(gauge_prefix.size());
@@ -75,13 +79,14 @@ std::string predicted_text(const Growth& growth, const Recording& recording,
   const auto channel = movement ? movement->channel : "requested";
   if (!growth.predicts(channel)) return "stored";
   const auto amount = growth.per_period(channel);
+  const auto unit = movement ? movement->unit : "";
   const auto shape = movement ? movement->signature.shape : Shape::linear;
   if (amount == 0 || shape == Shape::linear || shape == Shape::stairs) {
-    return grouped(amount) + (amount == 0 ? "" : per(growth.period()));
+    return number(amount, unit) + (amount == 0 ? "" : per(growth.period()));
   }
   const auto first = std::max(recording.warmup, growth.first());
   const auto last = std::min(recording.steps, growth.last());
-  return grouped(amount * (std::max(first, last) - first) / growth.period());
+  return number(amount * (std::max(first, last) - first) / growth.period(), unit);
 }
 
 }  // namespace leaklab

@@ -11,14 +11,14 @@ Progress::Progress(std::FILE* stream)
 void Progress::show(std::size_t done, std::size_t all, const std::string& running) {
   if (!on_terminal_) return;
   // Back to the start of the line; what an earlier, longer name left there is erased.
-  fmt::print(stream_, "\r\x1b[K[{}/{}] {:.60}", done, all, running);
+  std::fputs(fmt::format("\r\x1b[K[{}/{}] {:.60}", done, all, running).c_str(), stream_);
   std::fflush(stream_);
   shown_ = true;
 }
 
 void Progress::clear() {
   if (!shown_) return;
-  fmt::print(stream_, "\r\x1b[K");
+  std::fputs("\r\x1b[K", stream_);
   std::fflush(stream_);
   shown_ = false;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 namespace leaklab {
@@ -23,7 +24,7 @@ std::string sparkline(std::span<const std::int64_t> values, std::size_t width) {
   std::string text;
   for (const auto height : heights) {
     const auto share = high > low ? (height - low) / (high - low) : 0.0;
-    text += blocks.at(static_cast<std::size_t>(share * 7 + 0.5));
+    text += blocks.at(static_cast<std::size_t>(std::lround(share * 7)));
   }
   return text;
 }

@@ -16,6 +16,8 @@ std::vector<std::string> includes(const fs::path& file) {
   std::vector<std::string> found;
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
+    // What follows may be the text of a file that is written.
+    if (line.starts_with("namespace")) break;
     std::smatch match;
     if (std::regex_search(line, match, pattern)) found.push_back(match[1]);
   }

@@ -121,9 +121,21 @@ TEST_F(File, a_temporary_that_a_killed_process_left_is_in_nobodys_way) {
   EXPECT_EQ(read_file(folder_ / "a.json"), "text");
 }
 
+// Through a link, so that a write_file that replaces the file does not replace the device.
 TEST_F(File, a_device_is_written_to_and_stays_a_device) {
-  write_file("/dev/null", "text");
-  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  fs::create_symlink("/dev/null", folder_ / "null");
+  write_file(folder_ / "null", "text");
+  EXPECT_TRUE(fs::is_character_file(folder_ / "null"));
+  EXPECT_EQ(names(), std::set<std::string>{"null"});
+}
+
+TEST_F(File, a_pipe_is_written_to) {
+  int fds[2];
+  ASSERT_EQ(::pipe(fds), 0);
+  write_file("/proc/self/fd/" + std::to_string(fds[1]), "text");
+  ::close(fds[1]);
+  EXPECT_EQ(read_file("/proc/self/fd/" + std::to_string(fds[0])), "text");
+  ::close(fds[0]);
 }
 
 TEST_F(File, a_folder_that_is_a_file_is_named_with_the_cause) {
@@ -147,9 +159,10 @@ TEST_F(File, a_file_system_that_takes_no_files_is_refused_even_as_root) {
 }
 
 TEST_F(File, a_device_without_space_is_told) {
-  EXPECT_EQ(why_not_written("/dev/full"),
-            "can't write /dev/full: No space left on device; "
-            "free some space or choose another disk");
+  fs::create_symlink("/dev/full", folder_ / "full");
+  EXPECT_EQ(why_not_written(folder_ / "full"),
+            "can't write " + (folder_ / "full").string() +
+                ": No space left on device; free some space or choose another disk");
 }
 
 TEST_F(File, a_write_that_fails_half_way_leaves_the_old_file_and_no_temporary) {
@@ -217,15 +230,25 @@ TEST_F(File, a_folder_can_not_be_read) {
 }
 
 TEST(ToText, objects_have_sorted_keys_and_an_indent_of_two) {
-  const json document = {{"b", {{"z", nullptr}, {"y", true}}}, {"a", "text"}};
+  const json document = {{"b", {{"z", nullptr}, {"y", {"text"}}}}, {"a", "text"}};
   EXPECT_EQ(to_text(document),
             "{\n"
             "  \"a\": \"text\",\n"
             "  \"b\": {\n"
-            "    \"y\": true,\n"
+            "    \"y\": [\n"
+            "      \"text\"\n"
+            "    ],\n"
             "    \"z\": null\n"
             "  }\n"
             "}\n");
+}
+
+TEST(ToText, an_inner_object_of_plain_values_takes_one_line_where_it_fits) {
+  const json fits = {{"b", {{"z", nullptr}, {"y", true}}}};
+  EXPECT_EQ(to_text(fits), "{\n  \"b\": {\"y\": true, \"z\": null}\n}\n");
+  const json too_long = {{"b", {{"z", std::string(90, 'x')}, {"y", true}}}};
+  EXPECT_EQ(to_text(too_long), "{\n  \"b\": {\n    \"y\": true,\n    \"z\": \"" +
+                                   std::string(90, 'x') + "\"\n  }\n}\n");
 }
 
 TEST(ToText, what_is_empty_takes_no_lines) {

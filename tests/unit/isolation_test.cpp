@@ -225,6 +225,15 @@ TEST(IsolationLog, what_was_printed_before_an_abort_is_kept) {
   EXPECT_EQ(result.log, "half a line, and the other half");
 }
 
+TEST(IsolationLog, what_was_printed_past_stdio_before_an_abort_is_kept) {
+  const ChildResult result = run_one([]() -> std::string {
+    std::ios::sync_with_stdio(false);
+    std::cout << "half a line";
+    std::abort();
+  });
+  EXPECT_EQ(result.log, "half a line");
+}
+
 TEST(IsolationLog, streams_that_are_buffered_anew_are_flushed_at_the_end) {
   std::array<char, 4096> buffer;
   const ChildResult result = run_one([&buffer] {
@@ -402,12 +411,18 @@ TEST(IsolationMany, a_callback_that_throws_takes_the_running_children_along) {
   EXPECT_FALSE(line.wait());
 }
 
-// Ends at once and leaves a process behind that holds all pipes.
-pid_t leave_behind(bool in_its_own_session) {
+// Starts a process that holds all pipes; returns once it runs.
+pid_t leave_behind(bool in_its_own_session, const std::function<void()>& work = hang) {
+  const Lifeline running;
   const pid_t pid = ::fork();
-  if (pid != 0) return pid;
+  if (pid != 0) {
+    running.wait();
+    return pid;
+  }
   if (in_its_own_session) ::setsid();
-  hang();
+  running.signal();
+  work();
+  ::_exit(0);
 }
 
 TEST(IsolationGrandchildren, one_that_holds_the_pipes_is_killed_with_the_child) {
@@ -441,17 +456,17 @@ TEST(IsolationGrandchildren, one_that_fled_into_its_own_session_is_not_waited_fo
   ::kill(std::stoi(result.payload), SIGKILL);
 }
 
-TEST(IsolationGrandchildren, one_that_fled_and_floods_the_output_is_not_waited_for) {
+TEST(IsolationGrandchildren, one_that_fled_and_floods_the_output_ends_when_nobody_reads) {
+  Lifeline line;
   const ChildResult result = run_one([] {
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      ::setsid();
+    leave_behind(true, [] {
       while (true) std::puts("still here");
-    }
-    return std::to_string(pid);
+    });
+    return "text";
   });
-  EXPECT_EQ(result.ending, Ending::finished);
-  ::kill(std::stoi(result.payload), SIGKILL);
+  EXPECT_EQ(result.payload, "text");
+  line.close_own();
+  EXPECT_FALSE(line.wait());
 }
 
 TEST(IsolationChild, dies_with_its_parent) {
@@ -481,12 +496,18 @@ TEST(IsolationChild, reads_nothing_from_standard_input) {
 }
 
 TEST(IsolationChild, writes_no_core_file) {
+  rlimit before;
+  ::getrlimit(RLIMIT_CORE, &before);
+  if (before.rlim_max <= 1) GTEST_SKIP() << "core files are forbidden here";
+  const rlimit most = {before.rlim_max, before.rlim_max};
+  ::setrlimit(RLIMIT_CORE, &most);
   const ChildResult result = run_one([] {
     rlimit limit;
     ::getrlimit(RLIMIT_CORE, &limit);
-    return limit.rlim_cur <= 1 ? "none" : "core";
+    return std::to_string(limit.rlim_cur);
   });
-  EXPECT_EQ(result.payload, "none");
+  ::setrlimit(RLIMIT_CORE, &before);
+  EXPECT_EQ(result.payload, "1");
 }
 
 TEST(IsolationChild, goes_first_where_the_machine_runs_out_of_memory) {
@@ -574,7 +595,29 @@ TEST(IsolationParent, may_ignore_the_death_of_children_and_does_so_again_afterwa
   EXPECT_EQ(result.detail, "killed by SIGABRT (aborted)");
 }
 
-// The rest nests, as what is done to the parent would last.
+// The rest nests, because what is done to the parent would last.
+
+TEST(IsolationParent, that_was_slow_reads_all_that_a_dead_child_has_printed) {
+  const ChildResult result = run_one([] {
+    const pid_t parent = ::getpid();
+    const ChildResult inner = run_one(
+        [parent]() -> std::string {
+          Lifeline child;
+          leave_behind(true, [&] {
+            child.close_own();
+            child.wait();
+            ::kill(parent, SIGCONT);
+          });
+          ::fcntl(STDOUT_FILENO, F_SETPIPE_SZ, 1 << 20);
+          ::kill(parent, SIGSTOP);
+          std::fputs(std::string(500'000, 'x').c_str(), stdout);
+          std::abort();
+        },
+        {.log_limit = 1 << 20});
+    return inner.detail + " " + std::to_string(inner.log.size());
+  });
+  EXPECT_EQ(result.payload, "killed by SIGABRT (aborted) 500000");
+}
 
 TEST(IsolationParent, may_run_without_standard_streams) {
   const ChildResult result = run_one([] {
@@ -588,6 +631,12 @@ TEST(IsolationParent, may_run_without_standard_streams) {
   EXPECT_EQ(result.payload, "text printed\n");
 }
 
+bool is_asleep(pid_t pid) {
+  std::string text;
+  std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/stat"), text);
+  return text.find(") S ") != std::string::npos;
+}
+
 TEST(IsolationParent, is_not_disturbed_by_signals) {
   const ChildResult result = run_one([] {
     struct sigaction action = {};
@@ -595,15 +644,31 @@ TEST(IsolationParent, is_not_disturbed_by_signals) {
     ::sigaction(SIGUSR1, &action, nullptr);
     const pid_t parent = ::getpid();
     const ChildResult inner = run_one([parent] {
-      for (int i = 0; i < 1000; ++i) {
-        ::kill(parent, SIGUSR1);
+      for (int i = 0; i < 5; ++i) {
         std::puts("line");
+        while (!is_asleep(parent)) ::usleep(100);
+        ::kill(parent, SIGUSR1);
       }
       return std::string(1'000'000, 'x');
     });
     return std::to_string(inner.payload.size()) + " " + std::to_string(inner.log.size());
   });
-  EXPECT_EQ(result.payload, "1000000 5000");
+  EXPECT_EQ(result.payload, "1000000 25");
+}
+
+TEST(IsolationParent, takes_a_result_that_is_cut_off_for_none) {
+  const ChildResult result = run_one([] {
+    // The pipe of the result takes the two lowest free descriptors.
+    std::array<int, 2> free;
+    for (int& fd : free) fd = ::open("/dev/null", O_RDONLY);
+    for (const int fd : free) ::close(fd);
+    return run_one([&free]() -> std::string {
+             const std::string junk(100, 'x');
+             ::_exit(::write(free[1], junk.data(), junk.size()) == 100 ? 5 : 6);
+           })
+        .detail;
+  });
+  EXPECT_EQ(result.payload, "exited with code 5 and gave no result");
 }
 
 rlim_t next_free_fd() {

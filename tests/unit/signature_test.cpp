@@ -182,6 +182,12 @@ TEST(Signature, a_single_larger_rise_at_the_end_is_not_superlinear) {
   EXPECT_EQ(of_moves({1, 1, 1, 1, 1, 9}).shape, Shape::irregular);
 }
 
+TEST(Signature, a_drop_does_not_hide_the_rises_that_grow_after_it) {
+  EXPECT_EQ(of_moves({0, -900, 1, 2, 3, 4}), (Signature{Shape::superlinear, 4, 1, 2}));
+  EXPECT_EQ(of_moves({-3, -2, -1}), irregular(-6, 3, 1));
+  EXPECT_EQ(of_moves({-3, -2, -1, 0, 1, 2}), irregular(-3, 6, 1));
+}
+
 TEST(Signature, a_rise_that_once_shrinks_is_not_superlinear) {
   EXPECT_EQ(of_moves({1, 2, 4, 3, 5, 6, 7, 8, 9}), irregular(45, 9, 1));
 }
@@ -504,6 +510,43 @@ TEST(Tolerance, a_sawtooth_under_noise_returns_and_one_that_climbs_does_not) {
   }
 }
 
+TEST(Tolerance, the_onset_of_a_slow_late_line_is_reckoned_back_from_where_it_leaves_the_band) {
+  EXPECT_EQ(of_moves(joined(level(10), {21, 19, 20, 21, 20, 19, 19, 21, 20, 20, 21, 19}), 100),
+            linear(20, 11));
+}
+
+TEST(Tolerance, a_late_line_has_three_steps_or_more) {
+  EXPECT_EQ(of_moves(joined(level(5), {50, 49}), 10), irregular(99, 7, 6));
+  EXPECT_EQ(of_moves(joined(level(5), {50, 49, 50}), 10), linear(50, 6));
+}
+
+TEST(Tolerance, a_drop_before_a_late_line_does_not_hide_it) {
+  EXPECT_EQ(of_moves(joined(level(10), {-12, 5, 6, 5, 4, 5, 6, 5, 5, 4, 6}), 10), linear(4, 11));
+}
+
+TEST(Tolerance, a_slow_line_without_noise_needs_no_more_than_the_tolerance) {
+  EXPECT_EQ(of_moves({10, 11, 10, 9, 10, 11, 9, 10, 11, 9, 10, 11, 10}, 100), linear(10, 1));
+}
+
+TEST(Tolerance, a_band_higher_than_half_the_gain_is_no_line) {
+  EXPECT_EQ(of({0, 150, 50, 190, 80, 200}, 100), (Signature{Shape::step, 200, 5, 1}));
+}
+
+TEST(Tolerance, rises_must_grow_by_more_than_the_tolerance_from_part_to_part) {
+  EXPECT_EQ(of_moves({20, 21, 20, 21, 20, 21, 20, 60, 80}, 10), irregular(283, 9, 1));
+  EXPECT_EQ(of_moves({12, 13, 12, 50, 51, 50, 51, 52, 50}, 10), irregular(341, 9, 1));
+  EXPECT_EQ(of_moves({12, 13, 12, 50, 51, 50, 91, 92, 90}, 10),
+            (Signature{Shape::superlinear, 273, 3, 1}));
+}
+
+TEST(Tolerance, a_sawtooth_that_sinks_is_irregular) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const Values values = with_noise(climb(0, repeat({500, -540}, 30)), 50, seed);
+    EXPECT_EQ(of(values, 100).shape, Shape::irregular) << seed << " " << of(values, 100);
+    EXPECT_LT(of(values, 100).growth, 0) << seed;
+  }
+}
+
 TEST(Tolerance, a_slope_below_half_a_unit_is_told_by_its_net_gain) {
   Values values(500);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(i * 2 / 5);
@@ -669,8 +712,7 @@ Signature exact_by_definition(const Values& values) {
       const auto period = static_cast<std::int64_t>(p);
       if (growth > 0) return p == 1 ? linear(growth, onset) : stairs(growth, period, onset);
       if (growth == 0 && part < 2) return sawtooth(period, onset);
-      if (part == 0) return flat;
-      break;
+      return flat;
     }
   }
   return flat;

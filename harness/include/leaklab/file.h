@@ -15,8 +15,8 @@ void write_file(const std::filesystem::path& path, const std::string& text);
 // Throws UsageError that names the path and the cause.
 std::string read_file(const std::filesystem::path& path);
 
-// The text of our JSON files: two spaces, sorted keys, arrays of numbers on one line, a newline at
-// the end.
+// The text of our JSON files: two spaces, sorted keys, arrays of numbers and small inner objects on
+// one line, a newline at the end.
 std::string to_text(const nlohmann::json& document);
 
 }  // namespace leaklab

@@ -98,7 +98,7 @@ struct RecordResult {
   std::string id;
   bool written = false;
   bool skipped = false;
-  std::string reason;  // what differed between the two runs, or why it could not run
+  std::string reason;          // what differed between the two runs, or why it could not run
   std::filesystem::path file;  // where it was written
 };
 

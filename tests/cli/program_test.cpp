@@ -1,0 +1,190 @@
+// What holds in every build, scenarios or not.
+#include "program.h"
+
+#include <gmock/gmock.h>
+#include <pty.h>
+
+#include <array>
+
+namespace leaklab {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+// What a command prints on a terminal.
+std::string on_terminal(const std::string& command) {
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    ::setenv("TERM", "xterm", 1);
+    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  std::string text;
+  std::array<char, 4096> buffer;
+  for (ssize_t got = 0; (got = ::read(terminal, buffer.data(), buffer.size())) > 0;) {
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  ::close(terminal);
+  ::waitpid(child, nullptr, 0);
+  return text;
+}
+
+TEST_F(Program, tells_its_version) {
+  const auto ran = leaklab("--version");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.out, StartsWith("leaklab 0."));
+}
+
+TEST_F(Program, shows_examples_in_the_help_of_each_command) {
+  EXPECT_THAT(leaklab("--help").out, AllOf(HasSubstr("Exit codes"), Not(HasSubstr("ctest-file"))));
+  for (const std::string name : {"list", "run", "check", "record", "doctor", "new"}) {
+    const auto ran = leaklab(name + " --help");
+    EXPECT_EQ(ran.code, 0) << name;
+    EXPECT_THAT(ran.out,
+                AllOf(HasSubstr("Examples:\n  leaklab " + name), HasSubstr("--json FILE")));
+    EXPECT_THAT(leaklab("--help").out, HasSubstr("\n  " + name));
+  }
+}
+
+TEST_F(Program, refuses_a_wrong_call_in_one_sentence) {
+  EXPECT_THAT(refused("", 2), HasSubstr("leaklab --help"));
+  EXPECT_THAT(refused("chek", 2), AllOf(HasSubstr("'chek'"), HasSubstr("'check'")));
+  EXPECT_THAT(refused("list --what", 2), AllOf(HasSubstr("--what"), HasSubstr("list --help")));
+  EXPECT_THAT(refused("list --kind bug", 2), HasSubstr("bug not in {leak,lookalike,control}"));
+  EXPECT_THAT(refused("list --class L99", 2), AllOf(HasSubstr("'L99'"), HasSubstr("L20 tensor")));
+  EXPECT_THAT(refused("check --env tpu", 2), HasSubstr("tpu not in {auto,cpu,cuda}"));
+  EXPECT_THAT(refused("check --jobs 0", 2), HasSubstr("--jobs"));
+  EXPECT_THAT(refused("check --jobs many", 2), HasSubstr("many"));
+  EXPECT_THAT(refused("check --baselines nowhere", 2), HasSubstr("nowhere"));
+  EXPECT_THAT(refused("run", 2), HasSubstr("ID is required"));
+  EXPECT_THAT(refused("run x --param a=b", 2), HasSubstr("'a=b' is not NAME=INTEGER"));
+  EXPECT_THAT(refused("run x --param 3", 2), HasSubstr("'3' is not NAME=INTEGER"));
+  EXPECT_THAT(refused("run x --channel requestd", 2), HasSubstr("'requested'"));
+}
+
+TEST_F(Program, without_libtorch_says_so_and_what_to_do) {
+  if (has_scenarios()) GTEST_SKIP() << "this build has LibTorch";
+  for (const auto* call : {"run x", "check", "record"}) {
+    EXPECT_THAT(refused(call, 3), AllOf(HasSubstr("no LibTorch"), HasSubstr("ci/check")));
+  }
+  EXPECT_THAT(leaklab("list").out, HasSubstr("0 scenarios"));
+}
+
+TEST_F(Program, prints_the_document_alone_where_the_json_goes_to_standard_output) {
+  const auto ran = leaklab("list --json -");
+  EXPECT_EQ(ran.err, "");
+  const auto listed = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(listed["channels"][0]["name"], "active");
+  for (const auto& scenario : listed["scenarios"]) {
+    for (const auto* key : {"id", "summary", "class", "kind", "needs", "reports", "fix", "file"}) {
+      EXPECT_TRUE(scenario.contains(key)) << scenario["id"] << " " << key;
+    }
+    EXPECT_EQ(scenario["file"], "scenarios/" + scenario["id"].get<std::string>() + ".cpp");
+  }
+  EXPECT_EQ(leaklab("list --json -").out, ran.out);
+}
+
+TEST_F(Program, writes_the_document_beside_the_text) {
+  const auto ran = leaklab("list --json deep/list.json");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_EQ(ran.out, leaklab("list").out);
+  EXPECT_EQ(read_file(folder_ / "deep/list.json"), leaklab("list --json -").out);
+}
+
+TEST_F(Program, says_what_it_could_not_write) {
+  auto ran = shell("echo x > taken; $leaklab list --json taken/list.json");
+  EXPECT_EQ(ran.code, 4);
+  EXPECT_THAT(ran.err, AllOf(StartsWith("leaklab: can't write taken/list.json: "), HasSubstr(";")));
+  ran = shell("$leaklab list >/dev/full");
+  EXPECT_EQ(ran.code, 4);
+  EXPECT_THAT(ran.err, HasSubstr("standard output: No space left"));
+}
+
+TEST_F(Program, leaves_nothing_behind_on_a_full_disk) {
+  const auto ran = shell(
+      "(ulimit -f 0; $leaklab list --json list.json >/dev/null; echo code $? >&2) 2>&1 | cat");
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("can't write list.json: "), HasSubstr("\ncode 4\n")));
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    left.push_back(entry.path().filename());
+  }
+  EXPECT_THAT(left, testing::UnorderedElementsAre("stdout", "stderr"));
+}
+
+TEST_F(Program, doctor_tells_what_each_environment_can_do_and_succeeds) {
+  const auto ran = leaklab("doctor");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("\ncpu: "), HasSubstr("\ncuda: "), HasSubstr("baselines")));
+  write_file(folder_ / "stored/cpu/a.json", "{}");
+  const auto found = document("doctor --baselines stored");
+  EXPECT_EQ(found["baselines"]["folders"]["cpu"], 1);
+  for (const auto* backend : {"cpu", "cuda"}) {
+    const auto& environment = found["environments"][backend];
+    EXPECT_NE(environment["usable"].get<bool>(), environment["environment"].is_null());
+    EXPECT_NE(environment["usable"].get<bool>(), !environment["reason"].get<std::string>().empty());
+  }
+}
+
+TEST_F(Program, takes_the_folder_of_baselines_from_the_environment) {
+  write_file(folder_ / "stored/cpu/a.json", "{}");
+  const auto ran = shell("LEAKLAB_BASELINES=stored $leaklab doctor --json -");
+  EXPECT_EQ(nlohmann::json::parse(ran.out)["baselines"]["root"], "stored");
+}
+
+TEST_F(Program, colours_a_terminal_only_and_never_with_no_color) {
+  const std::string doctor = LEAKLAB_PROGRAM " doctor";
+  EXPECT_THAT(on_terminal(doctor), HasSubstr("\x1b["));
+  EXPECT_THAT(on_terminal("NO_COLOR=1 " + doctor), Not(HasSubstr("\x1b[")));
+  EXPECT_THAT(on_terminal("TERM=dumb " + doctor), Not(HasSubstr("\x1b[")));
+  EXPECT_THAT(on_terminal(doctor + " | cat"), Not(HasSubstr("\x1b[")));
+}
+
+TEST_F(Program, new_writes_a_scenario_with_the_sentence_of_its_class) {
+  const auto ran = leaklab("new my_cache --class L20 --dir scenarios");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("leaklab run my_cache"));
+  const auto leak = read_file(folder_ / "scenarios/my_cache.cpp");
+  EXPECT_THAT(leak, AllOf(StartsWith("// "), HasSubstr("my_cache, .taxonomy = \"L20\""),
+                          HasSubstr("steps on first sight of a shape"), HasSubstr("run.fault()")));
+  EXPECT_EQ(leaklab("new my_benign --class N17 --dir scenarios").code, 0);
+  const auto benign = read_file(folder_ / "scenarios/my_benign.cpp");
+  EXPECT_THAT(benign, AllOf(HasSubstr(".taxonomy = \"N17\""), Not(HasSubstr("fault"))));
+}
+
+TEST_F(Program, new_refuses_what_is_there_already_and_what_is_no_id) {
+  leaklab("new my_cache --class L20 --dir scenarios");
+  const auto before = read_file(folder_ / "scenarios/my_cache.cpp");
+  EXPECT_THAT(refused("new my_cache --class N01 --dir scenarios", 2), HasSubstr("another id"));
+  EXPECT_EQ(read_file(folder_ / "scenarios/my_cache.cpp"), before);
+  for (const auto* id : {"MyCache", "my-cache", "2nd", "my__cache", "cache_", "a/b"}) {
+    EXPECT_THAT(refused(std::string("new --class L20 --dir scenarios ") + id, 2),
+                HasSubstr("lower-case words"));
+  }
+  EXPECT_THAT(refused("new other --class L46 --dir scenarios", 2), HasSubstr("L45"));
+  EXPECT_THAT(refused("new other", 2), HasSubstr("--class is required"));
+}
+
+TEST_F(Program, writes_the_tests_of_ctest_only_where_they_changed) {
+  const auto call = "ctest-file tests.cmake --program bin/leaklab --env cpu --env cuda";
+  EXPECT_EQ(leaklab(call).code, 0);
+  const auto file = folder_ / "tests.cmake";
+  const auto text = read_file(file);
+  const auto early = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  fs::last_write_time(file, early);
+  leaklab(call);
+  EXPECT_EQ(fs::last_write_time(file), early);
+  EXPECT_EQ(read_file(file), text);
+  if (!has_scenarios()) return;
+  EXPECT_THAT(text, HasSubstr("add_test([[cpu.retained_graph_loss_list]] [[bin/leaklab]] check "
+                              "retained_graph_loss_list --env cpu --no-controls)"));
+  EXPECT_THAT(text, HasSubstr("LABELS [[L02;cuda;leak]] SKIP_RETURN_CODE 3"));
+  EXPECT_THAT(text, HasSubstr("FIXTURES_REQUIRED controls_cuda RESOURCE_GROUPS [[gpus:1]]"));
+}
+
+}  // namespace
+}  // namespace leaklab

@@ -1,0 +1,163 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "../../harness/report/check_text.h"
+#include "../../harness/report/movement.h"
+#include "../../harness/report/sparkline.h"
+#include "../../harness/report/style.h"
+#include "../../harness/report/table.h"
+#include "../unit/made.h"
+
+namespace leaklab {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Style, numbers_are_grouped_by_thousands) {
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(-1000), "-1,000");
+  EXPECT_EQ(grouped(-999), "-999");
+  EXPECT_EQ(grouped(1234567), "1,234,567");
+}
+
+TEST(Style, long_sentences_are_wrapped_at_words) {
+  EXPECT_EQ(wrapped("one two three", 2, 9), "  one two\n  three");
+  EXPECT_EQ(wrapped("unbreakable", 1, 4), " unbreakable");
+}
+
+TEST(Table, columns_line_up_by_characters_and_empty_ones_are_left_out) {
+  Table table({{"name"}, {"none"}, {"n", Align::right}, {"last"}});
+  table.add({{"▁▂"}, {""}, {"1"}, {"x"}});
+  table.add({{"a"}, {""}, {"1000"}});
+  EXPECT_EQ(table.text({}),
+            "name     n  last\n"
+            "▁▂       1  x\n"
+            "a     1000\n");
+}
+
+TEST(Sparkline, rises_from_the_lowest_to_the_highest_block) {
+  EXPECT_EQ(sparkline(std::vector<std::int64_t>{0, 1, 7}), "▁▂█");
+  EXPECT_EQ(sparkline(std::vector<std::int64_t>{5, 5}), "▁▁");
+  EXPECT_EQ(sparkline(std::vector<std::int64_t>{0, 9, 0, 0}, 2), "█▁") << "a peak stays visible";
+  EXPECT_EQ(sparkline({}), "");
+}
+
+TEST(Sparkline, gains_are_run_length_coded_and_cut_where_they_are_long) {
+  EXPECT_EQ(gains(10, std::vector<std::int64_t>{10, 10, 522, 1034}), "+0 x2 +512 x2");
+  EXPECT_EQ(gains(0, std::vector<std::int64_t>{1, 3, 6, 10, 15, 21}, 12), "+1 +2 +3 ...");
+}
+
+CheckResult result(const std::string& id, Recording recording, Outcome outcome) {
+  CheckResult result;
+  result.id = id;
+  result.twin = recording.twin;
+  result.outcome = outcome;
+  recording.scenario = id;
+  result.recording = std::move(recording);
+  result.repeat = "leaklab check " + id + " --env cpu";
+  return result;
+}
+
+void register_made(const std::string& id, Growth growth) {
+  Scenario scenario;
+  scenario.id = id;
+  scenario.file = id + ".cpp";
+  scenario.taxonomy = "L02";
+  scenario.expect = [growth](const Setting&) { return growth; };
+  const Registration kept_by_the_registry(scenario);
+}
+
+TEST(CheckText, is_a_table_then_what_did_not_pass_then_the_counts) {
+  register_made("made_list", Growth().tensor(512));
+  register_made("made_nodes", Growth().nodes(8));
+  auto nodes = made::recording(Twin::leaky, 0);
+  nodes.channels["graph_nodes"].unit = "count";
+  nodes.channels["graph_nodes"].values = made::line(7, 8, 20);
+  CheckReport report;
+  report.environment = made::cpu();
+  report.controls = 4;
+  report.results = {result("made_list", made::recording(Twin::fixed, 0), Outcome::pass),
+                    result("made_list", made::recording(Twin::leaky, 1024), Outcome::regression),
+                    result("made_nodes", made::recording(Twin::fixed, 0), Outcome::pass),
+                    result("made_nodes", nodes, Outcome::pass),
+                    result("pinned_a", {}, Outcome::skipped),
+                    result("pinned_b", {}, Outcome::skipped)};
+  auto& regression = report.results[1];
+  regression.differences = {{"requested", "B", "baseline", "+512 B per step",
+                             "+1024 B per step (512 B too much)", "0", 4,
+                             Difference::Direction::more}};
+  regression.reason = to_string(regression.differences.front());
+  regression.sites = {{"aten::linear > aten::addmm", 16384, 16}};
+  for (std::size_t i : {4U, 5U}) report.results[i].reason = "needs CUDA";
+  EXPECT_EQ(check_text(report, {}),
+            R"(scenario    leaky twin grew  predicted  fixed twin  baseline  outcome
+made_list          +1,024 B        512           0  differs   REGRESSION
+made_nodes   +8 graph_nodes          8           0  equal     PASS
+pinned_a                  -          -           -  -         SKIPPED
+pinned_b                  -          -           -  -         SKIPPED
+
+SKIPPED  2 scenarios
+  needs CUDA
+    pinned_a, pinned_b
+  repeat: leaklab check ID --env cpu
+
+REGRESSION  made_list, leaky twin
+  requested (baseline)
+    expected    +512 B per step
+    got         +1024 B per step (512 B too much)
+    allowed     0
+    from step   4
+  not freed since the warm-up, by operator
+    16,384 B in 16  aten::linear > aten::addmm
+  repeat: leaklab check made_list --env cpu
+
+6 runs on the CPU, LibTorch 2.11.0: 3 PASS, 1 REGRESSION, 2 SKIPPED; 4 runs of controls held
+)");
+}
+
+TEST(CheckText, shows_the_end_of_a_crashed_childs_output) {
+  CheckReport report;
+  report.environment = made::cpu();
+  auto crashed = result("made_crash", {}, Outcome::crashed);
+  crashed.reason = "killed by SIGSEGV";
+  for (int line = 0; line < 30; ++line) crashed.log += "line " + std::to_string(line) + "\n";
+  report.results = {crashed};
+  EXPECT_THAT(check_text(report, {}),
+              HasSubstr("  killed by SIGSEGV\n  the end of its output\n    ...\n    line 18\n"));
+  EXPECT_THAT(check_text(report, {}), HasSubstr("    line 29\n  repeat: "));
+}
+
+TEST(CheckText, colours_outcomes_where_it_may) {
+  CheckReport report;
+  report.environment = made::cpu();
+  report.results = {result("made", made::recording(Twin::fixed, 0), Outcome::pass)};
+  EXPECT_THAT(check_text(report, {true, true}), HasSubstr("\x1b[32mPASS\x1b[0m"));
+}
+
+TEST(Movement, tells_the_channel_that_moved_when_requested_did_not) {
+  auto recording = made::recording(Twin::leaky, 0);
+  EXPECT_FALSE(movement_of(recording, Growth()));
+  auto norm = made::tolerant(made::line(0, 1500, 20));
+  norm.unit = "1/1000";
+  recording.channels["gauge.norm"] = norm;
+  EXPECT_FALSE(movement_of(recording, Growth())) << "a tolerant one that nothing predicts";
+  const auto growth = Growth().on("gauge.norm", 1500);
+  const auto movement = movement_of(recording, growth);
+  ASSERT_TRUE(movement);
+  EXPECT_EQ(to_text(*movement), "+1.500 norm");
+  EXPECT_EQ(predicted_text(growth, recording, movement), "1.500");
+  EXPECT_EQ(predicted_text(Growth().unpredicted("gauge.norm"), recording, movement), "stored");
+}
+
+TEST(Movement, tells_the_period_of_stairs_and_the_whole_of_a_plateau) {
+  EXPECT_EQ(to_text(Signature{Shape::stairs, 4096, 3, 5}, "B"), "+4,096 B /3 steps");
+  EXPECT_EQ(to_text(Signature{Shape::sawtooth, 0, 4, 5}, "B"), "sawtooth /4 steps");
+  EXPECT_EQ(to_text(Signature{Shape::plateau, 2048, 4, 5}, "B"), "plateau +2,048 B");
+  const Movement plateau{"requested", "B", {Shape::plateau, 2048, 4, 4}};
+  EXPECT_EQ(predicted_text(Growth().tensor(512).until(8), made::recording(Twin::leaky, 0), plateau),
+            "2,048");
+}
+
+}  // namespace
+}  // namespace leaklab

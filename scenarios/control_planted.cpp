@@ -14,12 +14,13 @@ constexpr auto heap_plant = 2 * MiB, pinned_plant = MiB / 4, driver_plant = 4 * 
 
 // Device memory that the caching allocator does not know of.
 std::shared_ptr<void> raw_device_memory([[maybe_unused]] std::size_t bytes) {
-  void* block = nullptr;
 #ifdef LEAKLAB_WITH_CUDA
+  void* block = nullptr;
   TORCH_CHECK(cudaMalloc(&block, bytes) == cudaSuccess, "cudaMalloc gave no ", bytes, " bytes");
-  return {block, [](void* raw) { cudaFree(raw); }};
+  return {block, &cudaFree};
+#else
+  return nullptr;
 #endif
-  return {block, [](void*) {}};
 }
 
 }  // namespace
@@ -30,14 +31,14 @@ LEAKLAB_SCENARIO(
                {"nodes", 3, 1, 8, "of autograd"}},
     .expect = [](const Setting& at) {
       const auto bytes = 2 * MiB * at["segments"];
-      Growth growth;
-      growth.tensor(MiB, 2 * at["segments"]).nodes(at["nodes"]).on("gauge.planted", 1);
+      auto growth = Growth().tensor(MiB, 2 * at["segments"]).nodes(at["nodes"]);
+      growth.on("gauge.planted", 1);
       if (!at.on_cuda()) {
         return growth.on("host_heap", heap_plant + bytes).on("host_rss", heap_plant + bytes);
       }
       growth.on("active", bytes).on("reserved", bytes).on("segments", at["segments"]);
+      growth.on("inactive_split", 0).on("pinned_owned", pinned_plant);
       growth.on("driver", driver_plant + bytes).on("driver_gap", driver_plant);
-      growth.on("pinned_owned", pinned_plant);
       return growth.on("host_heap", heap_plant).on("host_rss", heap_plant);
     }) {
   const auto leaf = torch::ones({1}, torch::device(run.device()).requires_grad(true));
@@ -47,9 +48,8 @@ LEAKLAB_SCENARIO(
   run.step([&](Step step) {
     run.gauge("planted", run.fault() ? step.index + 1 : 0);
     if (!run.fault()) return;
-    for (std::int64_t i = 0; i < 2 * run.param("segments"); ++i) {
-      kept.push_back(torch::ones({MiB / 4}, run.device()));
-    }
+    const auto count = 2 * run.param("segments");
+    for (std::int64_t i = 0; i < count; ++i) kept.push_back(torch::ones({MiB / 4}, run.device()));
     // A view has a node and no memory of its own.
     for (std::int64_t i = 0; i < run.param("nodes"); ++i) kept.push_back(leaf.view({1}));
     heap.emplace_back(heap_plant, 'x');

@@ -9,9 +9,9 @@ LEAKLAB_SCENARIO(
     .summary = "the state of an LSTM is carried into the next step with its history",
     .reports = {"pytorch/pytorch#2198", "pytorch/pytorch#2769"},
     .fix = "detach the state at the start of every step",
-    .params = {{"batch", 8, 1, 128, "sequences in a step"},
-               {"width", 64, 8, 256, "of input and state"},
-               {"length", 4, 1, 16, "of the sequences in a step"}},
+    .params = {{"batch", 8, 1, 64, "sequences in a step"},
+               {"width", 64, 8, 128, "of input and state"},
+               {"length", 4, 1, 8, "of the sequences in a step"}},
     .expect = [](const Setting& at) {
       // A cell saves its gates, its new state and the state's tanh (CPU), or both halves of its
       // gates before and the gates after the activation, and its new state (CUDA).

@@ -80,7 +80,8 @@ std::string text_of(const std::string& backend, const nlohmann::json& found,
   text += tinted("can be used", Tint::good, style) + '\n';
   for (const auto& [key, value] : found["environment"].items()) {
     const auto word = value.is_string() ? value.get<std::string>() : value.dump();
-    if (!word.empty() && key != "backend") text += fmt::format("  {:<12} {}\n", key, word);
+    if (!word.empty() && word != "0" && key != "backend")
+      text += fmt::format("  {:<12} {}\n", key, word);
   }
   const auto folder = found["folder"].get<std::string>();
   const auto count = counts.value(folder, std::int64_t{0});

@@ -3,10 +3,12 @@
 #include <ATen/Context.h>
 #include <c10/cuda/CUDAException.h>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cctype>
 #include <cstdlib>
+#include <fstream>
+#include <string>
 
 #include "leaklab/error.h"
 
@@ -17,20 +19,17 @@ std::string dotted(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-// The driver's own version, as nvidia-smi tells it; the CUDA API has only the CUDA version.
+// The driver's own version, as nvidia-smi tells it; the CUDA API has only the CUDA version, and
+// NVML takes tens of milliseconds to start.
 std::string driver_version() {
-  void* nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (nvml == nullptr) return "unknown";
-  using Init = int (*)();
-  using Version = int (*)(char*, unsigned);
-  // nvml.h is in neither the wheels nor the toolkit: two calls of it, as documented by NVIDIA.
-  const auto init = reinterpret_cast<Init>(dlsym(nvml, "nvmlInit_v2"));
-  const auto version = reinterpret_cast<Version>(dlsym(nvml, "nvmlSystemGetDriverVersion"));
-  char text[96] = "unknown";
-  if (init == nullptr || version == nullptr || init() != 0 || version(text, sizeof text) != 0) {
-    return "unknown";
+  std::ifstream file("/proc/driver/nvidia/version");
+  for (std::string word; file >> word;) {
+    if (std::isdigit(static_cast<unsigned char>(word.front())) != 0 &&
+        word.find('.') != std::string::npos) {
+      return word;
+    }
   }
-  return text;
+  return "unknown";
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t log_lines = 12;
 constexpr std::size_t site_lines = 5;
+constexpr std::size_t listed = 12;
 
 Tint tint_of(Outcome outcome) {
   if (outcome == Outcome::pass) return Tint::good;
@@ -44,7 +45,7 @@ std::string_view baseline_word(std::span<const CheckResult> twins) {
     return "differs";
   }
   if (any([](const auto& twin) { return twin.outcome == Outcome::missing; })) return "none";
-  if (any([](const auto& twin) { return twin.outcome == Outcome::ambiguous; })) return "elsewhere";
+  if (any([](const auto& twin) { return twin.outcome == Outcome::ambiguous; })) return "other";
   const bool passed =
       std::ranges::all_of(twins, [](const auto& twin) { return twin.outcome == Outcome::pass; });
   return passed ? "equal" : "-";
@@ -58,7 +59,17 @@ Outcome worst(std::span<const CheckResult> twins) {
   return std::ranges::max_element(twins, {}, rank)->outcome;
 }
 
-std::vector<Cell> row_of(std::span<const CheckResult> twins) {
+// The fixed twin in one word: nothing is to grow, and a lookalike may move within bounds.
+std::string word_of(const std::optional<Movement>& moved) {
+  if (!moved) return "0";
+  const auto shape = moved->signature.shape;
+  const bool grew = shape == Shape::linear || shape == Shape::stairs;
+  return grew ? to_text(*moved) : std::string(to_string(shape));
+}
+
+// One line, and another that names the channel where it is not `requested`.
+void add_rows(Table& table, std::span<const CheckResult> twins) {
+  std::string channel;
   std::string leaky = "-";
   std::string predicted = "-";
   std::string fixed = "-";
@@ -66,34 +77,35 @@ std::vector<Cell> row_of(std::span<const CheckResult> twins) {
     if (!has_run(result)) continue;
     const auto growth = growth_of(result.recording);
     const auto moved = movement_of(result.recording, growth);
-    const auto text = moved ? to_text(*moved) : "0";
     if (result.twin == Twin::leaky) {
-      leaky = text;
+      leaky = moved ? to_text(*moved) : "0";
+      if (moved && moved->channel != "requested") channel = moved->channel;
       predicted = predicted_text(growth, result.recording, moved);
     } else {
-      fixed = text;
+      fixed = word_of(moved);
     }
   }
   const auto outcome = worst(twins);
-  return {{twins.front().id},
-          {leaky},
-          {predicted},
-          {fixed},
-          {std::string(baseline_word(twins))},
-          {std::string(to_string(outcome)), tint_of(outcome)}};
+  table.add({{twins.front().id},
+             {leaky},
+             {predicted},
+             {fixed},
+             {std::string(baseline_word(twins))},
+             {std::string(to_string(outcome)), tint_of(outcome)}});
+  if (!channel.empty()) table.add({{"  on " + channel, Tint::dim}});
 }
 
 std::string table_text(const std::vector<CheckResult>& results, const Style& style) {
   Table table({{"scenario"},
-               {"leaky twin grew", Align::right},
+               {"leaky/step", Align::right},
                {"predicted", Align::right},
-               {"fixed twin", Align::right},
+               {"fixed", Align::right},
                {"baseline"},
                {"outcome"}});
   for (std::size_t begin = 0; begin < results.size();) {
     auto end = begin + 1;
     while (end < results.size() && results[end].id == results[begin].id) ++end;
-    table.add(row_of(std::span(results).subspan(begin, end - begin)));
+    add_rows(table, std::span(results).subspan(begin, end - begin));
     begin = end;
   }
   return table.text(style);
@@ -171,7 +183,10 @@ std::string remarks(const std::vector<CheckResult>& results, const Style& style)
     text += fmt::format("\n{}  {}\n", tinted(to_string(outcome), tint_of(outcome), style),
                         one ? group.ids.front() : fmt::format("{} scenarios", group.ids.size()));
     text += wrapped(one ? group.first->reason : reason, 2) + '\n';
-    if (!one) text += wrapped(fmt::format("{}", fmt::join(group.ids, ", ")), 4) + '\n';
+    // Many are marked in the table above all the same.
+    if (!one && group.ids.size() <= listed) {
+      text += wrapped(fmt::format("{}", fmt::join(group.ids, ", ")), 4) + '\n';
+    }
     text += fmt::format(
         "  repeat: {}\n",
         one ? group.first->repeat : with_id_left_open(group.first->repeat, group.first->id));

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "leaklab/channel.h"
 #include "leaklab/judging.h"
 #include "style.h"
 
@@ -22,10 +21,6 @@ std::string amount(std::int64_t value, const std::string& unit) {
   const bool is_plain = unit.empty() || unit == "count" || unit == "1/1000";
   return fmt::format("{}{}{}", value > 0 ? "+" : "", number(value, unit),
                      is_plain ? "" : " " + unit);
-}
-
-std::string per(std::int64_t period) {
-  return period == 1 ? std::string() : fmt::format(" /{} steps", period);
 }
 
 }  // namespace
@@ -52,26 +47,21 @@ std::optional<Movement> movement_of(const Recording& recording, const Growth& gr
   return std::nullopt;
 }
 
-std::string to_text(const Signature& signature, const std::string& unit) {
+std::string to_text(const Movement& movement) {
+  const auto& signature = movement.signature;
+  const auto gained = amount(signature.growth, movement.unit);
   switch (signature.shape) {
     case Shape::flat:
       return "0";
     case Shape::linear:
+      return gained;
     case Shape::stairs:
-      return amount(signature.growth, unit) + per(signature.period);
+      return fmt::format("{} per {}", gained, signature.period);
     case Shape::sawtooth:
-      return "sawtooth" + per(signature.period);
+      return "sawtooth";
     default:
-      return fmt::format("{} {}", to_string(signature.shape), amount(signature.growth, unit));
+      return fmt::format("{} {}", to_string(signature.shape), gained);
   }
-}
-
-std::string to_text(const Movement& movement) {
-  auto text = to_text(movement.signature, movement.unit);
-  if (movement.channel == "requested") return text;
-  std::string_view name = movement.channel;
-  if (name.starts_with(gauge_prefix)) name.remove_prefix(gauge_prefix.size());
-  return fmt::format("{} {}", text, name);
 }
 
 std::string predicted_text(const Growth& growth, const Recording& recording,
@@ -81,8 +71,11 @@ std::string predicted_text(const Growth& growth, const Recording& recording,
   const auto amount = growth.per_period(channel);
   const auto unit = movement ? movement->unit : "";
   const auto shape = movement ? movement->signature.shape : Shape::linear;
-  if (amount == 0 || shape == Shape::linear || shape == Shape::stairs) {
-    return number(amount, unit) + (amount == 0 ? "" : per(growth.period()));
+  if (amount == 0) return "0";
+  if (shape == Shape::linear || shape == Shape::stairs) {
+    const auto period = movement ? movement->signature.period : 1;
+    return number(amount, unit) +
+           (growth.period() == period ? "" : fmt::format(" per {}", growth.period()));
   }
   const auto first = std::max(recording.warmup, growth.first());
   const auto last = std::min(recording.steps, growth.last());

@@ -20,14 +20,12 @@ struct Movement {
 // where none moved.
 std::optional<Movement> movement_of(const Recording& recording, const Growth& growth);
 
-// "+4,096 B /3 steps", "plateau +512 B".
-std::string to_text(const Signature& signature, const std::string& unit);
-
-// As above with the channel's name, unless it is `requested`.
+// What was gained in a step, "+512 B", or in a period, "+4,096 B per 3"; "plateau +512 B" and the
+// like for what did not grow evenly.
 std::string to_text(const Movement& movement);
 
-// What `growth` predicts for that channel, in the terms in which it moved: "4,096 /3 steps", the
-// sum over the judged steps for what did not grow evenly, or "stored" where the baseline alone
+// What `growth` predicts for that channel, in the terms in which it moved: for a step or a period,
+// the sum over the judged steps for what did not grow evenly, or "stored" where the baseline alone
 // judges.
 std::string predicted_text(const Growth& growth, const Recording& recording,
                            const std::optional<Movement>& movement);

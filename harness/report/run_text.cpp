@@ -35,7 +35,7 @@ std::string signature_text(const Recording& recording, const std::string& channe
   if (signature.shape != Shape::sawtooth) {
     text += fmt::format(" {}{}", signature.growth > 0 ? "+" : "", grouped(signature.growth));
   }
-  if (signature.period > 1) text += fmt::format(" /{} steps", signature.period);
+  if (signature.period > 1) text += fmt::format(" per {} steps", signature.period);
   if (signature.onset >= 0) text += fmt::format(" from {}", signature.onset);
   return series.trusted ? text : text + " (not trusted)";
 }
@@ -59,13 +59,14 @@ std::string run_text(const Recording& recording, const std::vector<std::string>&
       continue;
     }
     const auto signature = signature_text(recording, name, series);
-    table.add({{name},
-               {series.unit},
-               {style.unicode ? sparkline(series.values) : gains(series.start, series.values, 24)},
-               {grouped(series.start)},
-               {grouped(series.values.empty() ? series.start : series.values.back())},
-               {grouped(series.settled)},
-               {signature, signature == "flat" ? Tint::dim : Tint::warning}});
+    table.add(
+        {{name},
+         {series.unit},
+         {style.unicode ? sparkline(series.values, 20) : gains(series.start, series.values, 20)},
+         {grouped(series.start)},
+         {grouped(series.values.empty() ? series.start : series.values.back())},
+         {grouped(series.settled)},
+         {signature, signature == "flat" ? Tint::dim : Tint::warning}});
   }
   auto text = heading(recording) + "\n" + table.text(style);
   if (!absent.empty()) text += "\nnot measured here\n";

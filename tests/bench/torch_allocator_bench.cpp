@@ -116,9 +116,11 @@ void register_cuda() {
     const auto environment = engine()->describe("cuda");
     benchmark::RegisterBenchmark("cuda/bare_pair", &cuda_bare)
         ->UseManualTime()
+        ->MinTime(2)
         ->Unit(benchmark::kMicrosecond);
     benchmark::RegisterBenchmark("cuda/recorded_pair", &cuda_recorded, environment)
         ->UseManualTime()
+        ->MinTime(2)
         ->Unit(benchmark::kMicrosecond);
   } catch (const UnavailableError& error) {
     std::cerr << "CUDA is left out: " << error.what() << '\n';

@@ -109,6 +109,13 @@ void register_for(const Environment& environment) {
   const auto bare = std::make_shared<Microseconds>();
   benchmark::RegisterBenchmark((environment.backend + "/step_bare").c_str(),
                                [=](benchmark::State& state) {
+                                 // LibTorch starts the threads of one engine only: ours has
+                                 // to be there before the first backward pass.
+                                 for (const auto& named : probes()) {
+                                   if (named.name == "autograd_nodes") {
+                                     named.make()->start(environment);
+                                   }
+                                 }
                                  torch::autograd::AnomalyMode::set_enabled(false);
                                  *training = std::make_unique<Training>(environment);
                                  *bare = Microseconds(std::numeric_limits<double>::max());

@@ -91,11 +91,12 @@ TEST(CheckText, is_a_table_then_what_did_not_pass_then_the_counts) {
   regression.sites = {{"aten::linear > aten::addmm", 16384, 16}};
   for (std::size_t i : {4U, 5U}) report.results[i].reason = "needs CUDA";
   EXPECT_EQ(check_text(report, {}),
-            R"(scenario    leaky twin grew  predicted  fixed twin  baseline  outcome
-made_list          +1,024 B        512           0  differs   REGRESSION
-made_nodes   +8 graph_nodes          8           0  equal     PASS
-pinned_a                  -          -           -  -         SKIPPED
-pinned_b                  -          -           -  -         SKIPPED
+            R"(scenario          leaky/step  predicted  fixed  baseline  outcome
+made_list           +1,024 B        512      0  differs   REGRESSION
+made_nodes                +8          8      0  equal     PASS
+  on graph_nodes
+pinned_a                   -          -      -  -         SKIPPED
+pinned_b                   -          -      -  -         SKIPPED
 
 SKIPPED  2 scenarios
   needs CUDA
@@ -145,15 +146,21 @@ TEST(Movement, tells_the_channel_that_moved_when_requested_did_not) {
   const auto growth = Growth().on("gauge.norm", 1500);
   const auto movement = movement_of(recording, growth);
   ASSERT_TRUE(movement);
-  EXPECT_EQ(to_text(*movement), "+1.500 norm");
+  EXPECT_EQ(to_text(*movement), "+1.500");
   EXPECT_EQ(predicted_text(growth, recording, movement), "1.500");
   EXPECT_EQ(predicted_text(Growth().unpredicted("gauge.norm"), recording, movement), "stored");
 }
 
 TEST(Movement, tells_the_period_of_stairs_and_the_whole_of_a_plateau) {
-  EXPECT_EQ(to_text(Signature{Shape::stairs, 4096, 3, 5}, "B"), "+4,096 B /3 steps");
-  EXPECT_EQ(to_text(Signature{Shape::sawtooth, 0, 4, 5}, "B"), "sawtooth /4 steps");
-  EXPECT_EQ(to_text(Signature{Shape::plateau, 2048, 4, 5}, "B"), "plateau +2,048 B");
+  const auto text = [](Signature signature) { return to_text({"requested", "B", signature}); };
+  EXPECT_EQ(text({Shape::stairs, 4096, 3, 5}), "+4,096 B per 3");
+  EXPECT_EQ(text({Shape::sawtooth, 0, 4, 5}), "sawtooth");
+  EXPECT_EQ(text({Shape::plateau, 2048, 4, 5}), "plateau +2,048 B");
+  const Movement stairs{"requested", "B", {Shape::stairs, 512, 3, 4}};
+  EXPECT_EQ(predicted_text(Growth().tensor(512).every(3), made::recording(Twin::leaky, 0), stairs),
+            "512");
+  EXPECT_EQ(predicted_text(Growth().tensor(512).every(4), made::recording(Twin::leaky, 0), stairs),
+            "512 per 4");
   const Movement plateau{"requested", "B", {Shape::plateau, 2048, 4, 4}};
   EXPECT_EQ(predicted_text(Growth().tensor(512).until(8), made::recording(Twin::leaky, 0), plateau),
             "2,048");

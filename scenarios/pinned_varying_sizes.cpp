@@ -1,4 +1,4 @@
-// Batches of varying length draw on one pool a power of two, and no pool gives anything back.
+// Each power of two has a pool that gives nothing back, so batches of varying length fill several.
 #include "leaklab/pinned_loader.h"
 #include "leaklab/scenario.h"
 

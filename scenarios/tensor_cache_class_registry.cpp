@@ -9,8 +9,7 @@ namespace {
 
 class Adapter {
  public:
-  Adapter(const torch::Tensor& weight, bool unregisters)
-      : number_(++last_number_), unregisters_(unregisters) {
+  Adapter(const torch::Tensor& weight, bool unregisters) : unregisters_(unregisters) {
     registry().emplace(number_, weight);
   }
   ~Adapter() {
@@ -27,8 +26,8 @@ class Adapter {
     static auto* tensors = new std::map<std::int64_t, torch::Tensor>;
     return *tensors;
   }
-  static inline std::int64_t last_number_ = 0;
-  std::int64_t number_;
+  static inline std::int64_t last_number = 0;
+  std::int64_t number_ = ++last_number;
   bool unregisters_;
 };
 

@@ -1,6 +1,7 @@
 // What recording costs an allocation: pairs of alloc and free, bare against recorded.
 #include <benchmark/benchmark.h>
 #include <c10/core/CPUAllocator.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -69,7 +70,7 @@ std::unique_ptr<Probe> started(const std::string& name, const Environment& envir
     if (named.name != name) continue;
     auto probe = named.make();
     if (const auto reason = probe->start(environment); !reason.empty()) {
-      throw InternalError(name + ": " + reason);
+      throw InternalError(fmt::format("{}: {}", name, reason));
     }
     return probe;
   }

@@ -29,7 +29,7 @@ sed -E '/"command"/ {
   s: -Werror::
 }' "$built" >"$work/compile_commands.json"
 
-common=$({ echo "$clang_tidy"; git ls-files -z --cached --others --exclude-standard .clang-tidy \
+common=$({ echo "$clang_tidy"; git ls-files -z --cached --others --exclude-standard '*.clang-tidy' \
   '*.h' ci/tidy.sh | xargs -0 cat; } | sha256sum)
 stamp_of() {
   { echo "$common"; grep "\"command\".*/$1\"" "$work/compile_commands.json"; cat "$1"; } |

@@ -100,7 +100,7 @@ TEST(Autocast, keeps_no_casts_with_its_cache_off) {
 TEST(Autocast, refuses_what_it_cannot_do_and_changes_nothing) {
   EXPECT_EQ(message_of([] { const Autocast scope(torch::kCPU, torch::kDouble); }),
             "autocast takes bfloat16 or float16, not Double");
-  EXPECT_EQ(message_of([] { const Autocast scope(torch::Device(torch::kMeta)); }),
+  EXPECT_EQ(message_of([] { const Autocast scope{torch::Device{torch::kMeta}}; }),
             "User specified an unsupported autocast device_type 'meta'");
   EXPECT_FALSE(at::autocast::is_autocast_enabled(torch::kCPU));
   EXPECT_EQ(at::autocast::increment_nesting(), 1);

@@ -23,8 +23,8 @@ struct Ran {
 class Program : public testing::Test {
  protected:
   void SetUp() override {
-    char folder[] = "/tmp/leaklab_cli_XXXXXX";
-    folder_ = ::mkdtemp(folder);
+    auto folder = (std::filesystem::temp_directory_path() / "leaklab_cli_XXXXXX").string();
+    folder_ = ::mkdtemp(folder.data());
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 

@@ -85,8 +85,8 @@ Behaviour gains(std::int64_t bytes) {
 class Suite : public testing::Test {
  protected:
   void SetUp() override {
-    char folder[] = "/tmp/leaklab_suite_XXXXXX";
-    folder_ = ::mkdtemp(folder);
+    auto folder = (std::filesystem::temp_directory_path() / "leaklab_suite_XXXXXX").string();
+    folder_ = ::mkdtemp(folder.data());
     options_.env = "cpu";
     options_.baselines = folder_ / "baselines";
     options_.time_limit = std::chrono::seconds(60);

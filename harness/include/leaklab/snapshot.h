@@ -216,7 +216,16 @@ struct Annotation {
 
 // One key of one entry, kept for the round trip.
 struct Extra {
-  enum class Kind : std::uint8_t { none, boolean, integer, unsigned_integer, real, text, stack, json };
+  enum class Kind : std::uint8_t {
+    none,
+    boolean,
+    integer,
+    unsigned_integer,
+    real,
+    text,
+    stack,
+    json
+  };
 
   std::uint32_t row = 0;  // of the table that the extras belong to
   StringId key = 0;
@@ -246,7 +255,7 @@ struct Snapshot {
   std::vector<Annotation> annotations;
   nlohmann::json allocator_settings;
 
-  std::uint8_t keys = 15;     // which keys the top level had
+  std::uint8_t keys = 15;      // which keys the top level had
   bool bare_segments = false;  // the file is a list of segments: memory_snapshot()
 
   // What else the entries had, in the order of rows.
@@ -264,6 +273,9 @@ struct Snapshot {
 // "alloc"; of EventKind::other, and of BlockState::other, "other".
 std::string_view name(EventKind kind);
 std::string_view name(BlockState state);
+
+// The extras of one row.
+std::span<const Extra> extras_of(const std::vector<Extra>& extras, std::size_t row);
 
 // The action of traces[device][index] as the file spells it.
 std::string_view action_of(const Snapshot& snapshot, std::size_t device, std::size_t index);

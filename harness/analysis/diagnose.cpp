@@ -29,7 +29,7 @@ std::string short_file(std::string_view file) {
   return std::string(slash == std::string_view::npos ? file : file.substr(slash + 1));
 }
 
-std::string named(const Site& site) {
+std::string named(const CodeSite& site) {
   if (site.file.empty()) return "an unknown line";
   return fmt::format("{}:{} ({})", short_file(site.file), site.line, site.function);
 }
@@ -83,7 +83,7 @@ class DeviceDiagnosis {
   Diagnosis result;
 
  private:
-  Site site(FrameId frame) const { return site_of(snapshot_, frame); }
+  CodeSite site(FrameId frame) const { return site_of(snapshot_, frame); }
   std::int64_t requested_after(std::int64_t step) const {
     return levels_[steps_.begin[static_cast<std::size_t>(step) + 1]];
   }
@@ -116,7 +116,7 @@ class DeviceDiagnosis {
   std::int64_t loads_ = 0;      // allocations of whole steps that load a model
   std::int64_t births_ = 0;     // all of whole steps
   std::int64_t freed_ = 0;      // of them
-  Site suspect_site_;
+  CodeSite suspect_site_;
 };
 
 void DeviceDiagnosis::describe_steps() {
@@ -578,11 +578,11 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
 
 namespace {
 
-nlohmann::json site_json(const Site& site) {
+nlohmann::json site_json(const CodeSite& site) {
   return {{"file", site.file}, {"line", site.line}, {"function", site.function}};
 }
 
-nlohmann::json sites_json(const std::vector<std::pair<Site, std::int64_t>>& sites) {
+nlohmann::json sites_json(const std::vector<std::pair<CodeSite, std::int64_t>>& sites) {
   auto list = nlohmann::json::array();
   for (const auto& [site, bytes] : sites) list.push_back({{"site", site_json(site)}, {"bytes", bytes}});
   return list;
@@ -593,6 +593,11 @@ nlohmann::json rate_json(double bytes) {
   const auto thousandths = static_cast<std::int64_t>(bytes * 1000 + 0.5);
   if (thousandths % 1000 == 0) return thousandths / 1000;
   return static_cast<double>(thousandths) / 1000;
+}
+
+nlohmann::json step_json(std::int64_t step) {
+  if (step < 0) return nullptr;
+  return step;
 }
 
 }  // namespace
@@ -610,7 +615,7 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
                         {"confidence", each.confidence},
                         {"reason", each.reason},
                         {"fix", each.fix},
-                        {"onset_step", each.onset_step < 0 ? nlohmann::json() : each.onset_step},
+                        {"onset_step", step_json(each.onset_step)},
                         {"period_steps", each.period},
                         {"frames", each.frames}});
   }
@@ -630,7 +635,7 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
            {"reserved", each.reserved},
            {"cached", each.cached},
            {"largest_free", each.largest_free},
-           {"step", each.step < 0 ? nlohmann::json() : each.step},
+           {"step", step_json(each.step)},
            {"reason", each.reason},
            {"sites", sites_json(each.live_sites)}};
   }
@@ -639,7 +644,7 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
           {"bytes_per_step", diagnosis.verdict == Verdict::undecided
                                  ? nlohmann::json()
                                  : rate_json(diagnosis.bytes_per_step)},
-          {"onset_step", diagnosis.onset_step < 0 ? nlohmann::json() : diagnosis.onset_step},
+          {"onset_step", step_json(diagnosis.onset_step)},
           {"period_steps", diagnosis.period},
           {"steps",
            {{"count", steps.count},

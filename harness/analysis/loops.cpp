@@ -90,7 +90,6 @@ using Sequence = std::vector<std::uint32_t>;
 struct FoundLoop {
   std::vector<std::uint32_t> anchors;  // tokens
   double alike = 0;
-  bool leading = false;  // lies before another loop
 };
 
 class Search {
@@ -124,9 +123,9 @@ class Search {
   double freed_soon(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   double with_others(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   std::optional<Candidate> choose(const Sequence& sequence, std::int64_t depth);
-  void search(const Sequence& sequence, std::int64_t depth, bool leading,
-              std::vector<FoundLoop>& loops);
+  void search(const Sequence& sequence, std::int64_t depth, std::vector<FoundLoop>& loops);
   std::uint32_t cut(std::uint32_t from, std::uint32_t to) const;
+  std::uint32_t begun_at_end(const std::vector<std::uint32_t>& cuts, std::uint32_t last) const;
   std::uint32_t first_cut(const std::vector<std::uint32_t>& anchors,
                           const std::vector<std::uint32_t>& cuts) const;
   PathId path(std::uint32_t token) const { return symbols_[tokens_[token].symbol].path; }
@@ -393,14 +392,13 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t d
   return *best;
 }
 
-void Search::search(const Sequence& sequence, std::int64_t depth, bool leading,
+void Search::search(const Sequence& sequence, std::int64_t depth,
                     std::vector<FoundLoop>& loops) {
   if (sequence.size() < 3) return;
   const auto chosen = choose(sequence, depth);
   if (!chosen) return;
   FoundLoop loop;
   loop.alike = chosen->alike;
-  loop.leading = leading;
   for (const auto at : chosen->at) loop.anchors.push_back(sequence[at]);
   loops.push_back(std::move(loop));
   if (depth == most_depth || wish_.count != 0 || !wish_.stacks.empty()) return;
@@ -436,7 +434,7 @@ void Search::search(const Sequence& sequence, std::int64_t depth, bool leading,
   add(at.back(), static_cast<std::uint32_t>(sequence.size()),
       static_cast<std::uint32_t>(gaps.size()));
   std::vector<FoundLoop> inner;
-  search(beyond, depth + 1, false, inner);
+  search(beyond, depth + 1, inner);
   for (auto& each : inner) {
     // What comes once in each long iteration is the end of an epoch and no loop.
     bool repeats = false;
@@ -450,7 +448,7 @@ void Search::search(const Sequence& sequence, std::int64_t depth, bool leading,
     if (repeats) loops.push_back(std::move(each));
   }
   const Sequence before(sequence.begin(), sequence.begin() + at.front());
-  search(before, depth + 1, true, loops);
+  search(before, depth + 1, loops);
 }
 
 // The token in (from, to] at which the iteration of the anchor `to` begins.
@@ -504,6 +502,27 @@ std::uint32_t Search::first_cut(const std::vector<std::uint32_t>& anchors,
   return first;
 }
 
+// Where an iteration begins that the trace ends in before it gets to its anchor; 0: none does.
+std::uint32_t Search::begun_at_end(const std::vector<std::uint32_t>& cuts,
+                                   std::uint32_t last) const {
+  if (by_ == LoopBy::sizes || cuts.size() < 2) return 0;
+  std::map<std::uint32_t, std::int64_t> begins;
+  for (const auto at : cuts) ++begins[tokens_[at].symbol];
+  const auto usual = std::ranges::max_element(begins, {}, [](const auto& entry) {
+                       return entry.second;
+                     })->first;
+  auto before = last;
+  for (auto at = last + 1; at < tokens_.size(); ++at) {
+    if (tokens_[at].symbol == 0) continue;
+    if (tokens_[at].symbol == usual && path(before) != path(at) &&
+        sites_.fork(path(before), path(at)).back > 0) {
+      return at;
+    }
+    before = at;
+  }
+  return 0;
+}
+
 LoopsFound Search::found() {
   LoopsFound result;
   if (tokens_.empty()) return result;
@@ -513,7 +532,7 @@ LoopsFound Search::found() {
     if (tokens_[at].symbol != 0) sequence.push_back(at);
   }
   std::vector<FoundLoop> loops;
-  search(sequence, 0, false, loops);
+  search(sequence, 0, loops);
   if (loops.empty()) return result;
   std::size_t steps = 0;
   for (const auto& loop : loops) steps += loop.anchors.size();
@@ -527,11 +546,13 @@ LoopsFound Search::found() {
   result.covered = static_cast<double>(std::min(latest, tokens_.size()) - earliest) /
                    static_cast<double>(tokens_.size());
   result.alike = loops.front().alike;
-  // A few iterations before the loop proper are preparation: warming up for a capture, say.
-  std::erase_if(loops, [&](const FoundLoop& loop) {
-    return loop.leading && loop.anchors.size() * 4 <= steps;
-  });
-  // A loop may lead what is none itself.
+  // A few iterations before all others are preparation: warming up for a capture, say.
+  std::ranges::sort(loops, {}, [](const FoundLoop& loop) { return loop.anchors.front(); });
+  while (loops.size() > 1 && loops[0].anchors.back() < loops[1].anchors.front() &&
+         loops[0].anchors.size() * 4 <= steps) {
+    steps -= loops[0].anchors.size();
+    loops.erase(loops.begin());
+  }
   std::vector<std::pair<std::uint32_t, std::uint8_t>> anchors;
   for (std::size_t loop = 0; loop < loops.size(); ++loop) {
     for (const auto token : loops[loop].anchors) {
@@ -550,6 +571,10 @@ LoopsFound Search::found() {
   }
   result.begin.push_back(tokens_[first_cut(tokens, cuts)].event);
   for (const auto at : cuts) result.begin.push_back(tokens_[at].event);
+  if (const auto at = begun_at_end(cuts, tokens.back()); at != 0) {
+    result.begin.push_back(tokens_[at].event);
+    result.kind.push_back(result.kind.back());
+  }
   return result;
 }
 

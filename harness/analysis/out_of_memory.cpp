@@ -57,7 +57,7 @@ Room room_at(const Snapshot& snapshot, std::size_t device, const std::vector<Tra
 
 }  // namespace
 
-Site site_of(const Snapshot& snapshot, FrameId frame) {
+CodeSite site_of(const Snapshot& snapshot, FrameId frame) {
   if (frame == no_frame) return {};
   const auto& each = snapshot.frames[frame];
   return {std::string(snapshot.strings[each.file]),
@@ -65,7 +65,7 @@ Site site_of(const Snapshot& snapshot, FrameId frame) {
           std::string(snapshot.strings[each.function])};
 }
 
-std::vector<std::pair<Site, std::int64_t>> live_sites(const Snapshot& snapshot,
+std::vector<std::pair<CodeSite, std::int64_t>> live_sites(const Snapshot& snapshot,
                                                       std::span<const TraceEvent> trace,
                                                       const Sites& sites,
                                                       const Lifetimes& lifetimes, EventIndex at) {
@@ -77,7 +77,7 @@ std::vector<std::pair<Site, std::int64_t>> live_sites(const Snapshot& snapshot,
   }
   std::vector<std::pair<FrameId, std::int64_t>> order(bytes.begin(), bytes.end());
   std::ranges::stable_sort(order, std::ranges::greater{}, &std::pair<FrameId, std::int64_t>::second);
-  std::vector<std::pair<Site, std::int64_t>> found;
+  std::vector<std::pair<CodeSite, std::int64_t>> found;
   for (const auto& [frame, live] : order) {
     if (found.size() == 10) break;
     found.emplace_back(site_of(snapshot, frame), live);
@@ -85,7 +85,7 @@ std::vector<std::pair<Site, std::int64_t>> live_sites(const Snapshot& snapshot,
   return found;
 }
 
-std::optional<OutOfMemory> out_of_memory(const Snapshot& snapshot, std::size_t device,
+std::optional<FailedAllocation> out_of_memory(const Snapshot& snapshot, std::size_t device,
                                          const Sites& sites, const Lifetimes& lifetimes,
                                          const std::vector<std::int64_t>& levels,
                                          const Steps& steps) {
@@ -94,7 +94,7 @@ std::optional<OutOfMemory> out_of_memory(const Snapshot& snapshot, std::size_t d
   while (at > 0 && trace[at - 1].kind != EventKind::oom) --at;
   if (at == 0) return std::nullopt;
   --at;
-  OutOfMemory oom;
+  FailedAllocation oom;
   oom.request = trace[at].size;
   oom.device_free = static_cast<std::int64_t>(trace[at].address);
   oom.live = levels[at];

@@ -115,10 +115,10 @@ bool is_python(std::string_view file, std::uint64_t line) {
 }
 
 unsigned said_of_file(std::string_view file) {
-  std::string path(file);
+  // A leading slash, so that "torch/nn/..." is a folder like any other.
+  std::string path = "/";
+  path += file;
   std::ranges::replace(path, '\\', '/');
-  // A checkout of PyTorch itself has no folder of packages above it.
-  if (path.starts_with("torch/")) path.insert(0, "/");
   unsigned says = 0;
   for (const auto& rule : python_files) {
     if (path.find(rule.part) != std::string::npos) says |= rule.says;

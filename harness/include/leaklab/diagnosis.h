@@ -27,17 +27,17 @@ struct DiagnoseOptions {
 };
 
 // A line of the user's code; no file where the snapshot has no frames of it.
-struct Site {
+struct CodeSite {
   std::string file;
   std::int64_t line = 0;
   std::string function;
-  friend bool operator==(const Site&, const Site&) = default;
+  friend bool operator==(const CodeSite&, const CodeSite&) = default;
 };
 
 struct Finding {
   std::string taxonomy;               // the likely class, "L02"; empty for mere live memory
   std::string channel = "requested";
-  Site site;                          // the innermost frame of the user's code that allocated
+  CodeSite site;                          // the innermost frame of the user's code that allocated
   std::optional<double> bytes_per_step;  // requested bytes, mean over one period; none: no rate
   std::int64_t live_bytes = 0;        // requested, of what leaked, at the dump
   std::int64_t live_allocations = 0;  // their number
@@ -55,12 +55,12 @@ struct Finding {
 // What grew or was large and is no leak.
 struct Lookalike {
   std::string taxonomy;  // "N02"
-  Site site;
+  CodeSite site;
   std::int64_t bytes = 0;
   std::string reason;
 };
 
-struct OutOfMemory {
+struct FailedAllocation {
   std::int64_t request = 0;       // bytes that did not fit
   std::int64_t device_free = 0;   // bytes free on the device then
   std::int64_t live = 0;          // requested bytes live then
@@ -69,7 +69,7 @@ struct OutOfMemory {
   std::int64_t largest_free = 0;  // the longest free stretch in a segment
   std::int64_t step = -1;         // the step that was running
   std::string reason;             // why it did not fit
-  std::vector<std::pair<Site, std::int64_t>> live_sites;  // what was live then, largest first
+  std::vector<std::pair<CodeSite, std::int64_t>> live_sites;  // what was live then, largest first
 };
 
 struct StepsFound {
@@ -91,11 +91,11 @@ struct Diagnosis {
   StepsFound steps;
   std::vector<Finding> findings;  // leaks, fastest first; live sites where there is no history
   std::vector<Lookalike> lookalikes;
-  std::optional<OutOfMemory> oom;
+  std::optional<FailedAllocation> oom;
   std::int64_t live_bytes = 0;      // requested bytes live at the dump, all devices
   std::int64_t peak_bytes = 0;      // highest requested level in the trace
   std::int64_t reserved_bytes = 0;  // bytes in segments
-  std::vector<std::pair<Site, std::int64_t>> peak_sites;  // what made the peak, largest first
+  std::vector<std::pair<CodeSite, std::int64_t>> peak_sites;  // what made the peak, largest first
   std::vector<std::string> limits;  // what the recording can't tell, and how to record it
   std::string summary;              // one or two sentences
 };
@@ -107,7 +107,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options = {}
 nlohmann::json to_json(const Diagnosis& diagnosis);
 
 struct SiteChange {
-  Site site;
+  CodeSite site;
   std::int64_t bytes = 0;        // requested bytes live in the second less those in the first
   std::int64_t allocations = 0;  // the same of their number
   std::int64_t live_bytes = 0;   // in the second

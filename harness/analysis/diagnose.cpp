@@ -170,7 +170,11 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   leak.times = std::max(leak.times, judged.times);
   leak.live_bytes += bytes + group.unborn_bytes;
   leak.live_count += group.unborn_count;
-  leak.earlier_count = std::max(leak.earlier_count, group.unborn_count);
+  // What a step left behind whose beginning the trace no longer has counts as earlier too.
+  const auto cut = lifetimes_.begins_late() ? group.early_count : 0;
+  if (group.unborn_count > 0) {
+    leak.earlier_count = std::max(leak.earlier_count, group.unborn_count + cut);
+  }
   ++leak.places;
   if (bytes > leak.most) {
     leak.most = bytes;

@@ -45,12 +45,9 @@ struct SizeUse {
 // Which group each allocation belongs to.
 class Grouping {
  public:
-  Grouping(std::span<const TraceEvent> trace, const Lifetimes& lifetimes, const Steps& steps)
-      : trace_(trace) {
-    std::size_t stacks = 0;
+  Grouping(std::span<const TraceEvent> trace, const Lifetimes& lifetimes, const Steps& steps) {
     for (const auto& allocation : lifetimes.allocations) {
       const auto& event = trace[allocation.born];
-      stacks = std::max<std::size_t>(stacks, event.stack + 1);
       const auto step = steps.of(allocation.born);
       auto& use = uses_[{event.stack, event.size}];
       if (step >= 0 && use.last_step != step) {
@@ -59,45 +56,112 @@ class Grouping {
       }
       ++use.births;
     }
-    births_.resize(stacks);
-    recurring_.resize(stacks);
-    varying_.resize(stacks, HashIndex::none);
-    for (const auto& [key, use] : uses_) {
-      births_[key.stack] += use.births;
-      if (use.steps >= 3) recurring_[key.stack] += use.births;
-    }
+    form();
   }
 
-  // The row in `groups` of what that event allocates.
-  std::uint32_t of(const TraceEvent& event, std::vector<Group>& groups) {
-    auto& use = uses_.find({event.stack, event.size})->second;
-    // Sizes that come again by chance don't make a place one of fixed sizes.
-    const bool fixed =
-        use.steps >= 3 && recurring_[event.stack] * 10 >= births_[event.stack] * 7;
-    auto& row = fixed ? use.group : varying_[event.stack];
-    if (row == HashIndex::none) {
-      row = static_cast<std::uint32_t>(groups.size());
-      groups.push_back({});
-      groups.back().stack = event.stack;
-      groups.back().size = fixed ? event.size : -1;
-    }
-    return row;
+  // The groups with what was put into them; those of one line that keep all they get are one.
+  std::vector<Group> finished();
+  Group& of(const TraceEvent& event) {
+    return groups_[uses_.find({event.stack, event.size})->second.group];
   }
-
-  // The row of a block born before the trace, or none.
-  std::uint32_t of(const Unborn& block) const {
+  // Of a block born before the trace; nullptr: of no group.
+  Group* of(const Unborn& block) {
     const auto use = uses_.find({block.stack, block.requested});
-    if (use != uses_.end() && use->second.group != HashIndex::none) return use->second.group;
-    return block.stack < varying_.size() ? varying_[block.stack] : HashIndex::none;
+    return use == uses_.end() ? nullptr : &groups_[use->second.group];
   }
 
  private:
-  std::span<const TraceEvent> trace_;
+  void form();
+
   std::unordered_map<Key, SizeUse, KeyHash> uses_;
-  std::vector<std::int64_t> births_;     // by stack
-  std::vector<std::int64_t> recurring_;  // of these, of sizes that come in several steps
-  std::vector<std::uint32_t> varying_;   // by stack, the row of its other sizes
+  std::vector<Group> groups_;
+  std::vector<std::uint32_t> nearby_;  // by group: the first one of those of sizes nearby
 };
+
+// Sizes that come in several steps are groups by themselves, unless they come again by chance among
+// many others. Of the others, those nearby are one group: a matrix product's workspace is no larger
+// output of the same line.
+void Grouping::form() {
+  constexpr std::int64_t nearby = 16;
+  std::vector<std::pair<Key, SizeUse*>> order;
+  order.reserve(uses_.size());
+  for (auto& [key, use] : uses_) order.emplace_back(key, &use);
+  std::ranges::sort(order, [](const auto& left, const auto& right) {
+    return std::pair(left.first.stack, left.first.size) <
+           std::pair(right.first.stack, right.first.size);
+  });
+  for (std::size_t from = 0; from < order.size();) {
+    auto to = from;
+    std::int64_t births = 0;
+    std::int64_t recurring = 0;
+    do {
+      births += order[to].second->births;
+      if (order[to].second->steps >= 3) recurring += order[to].second->births;
+      const auto size = order[to].first.size;
+      ++to;
+      if (to == order.size() || order[to].first.stack != order[from].first.stack ||
+          order[to].first.size > std::max<std::int64_t>(size, 1) * nearby) {
+        break;
+      }
+    } while (true);
+    auto shared = HashIndex::none;
+    const auto first = static_cast<std::uint32_t>(groups_.size());
+    for (; from < to; ++from) {
+      const auto& [key, use] = order[from];
+      const bool fixed = use->steps >= 3 && recurring * 10 >= births * 7;
+      auto row = fixed ? HashIndex::none : shared;
+      if (row == HashIndex::none) {
+        row = static_cast<std::uint32_t>(groups_.size());
+        groups_.push_back({});
+        nearby_.push_back(first);
+        groups_.back().stack = key.stack;
+        groups_.back().size = fixed ? key.size : -1;
+      }
+      if (!fixed) shared = row;
+      use->group = row;
+    }
+  }
+}
+
+std::vector<Left> merged(const std::vector<Left>& left, const std::vector<Left>& right) {
+  std::vector<Left> both;
+  std::ranges::merge(left, right, std::back_inserter(both), {}, &Left::step, &Left::step);
+  std::vector<Left> sums;
+  for (const auto& each : both) {
+    if (sums.empty() || sums.back().step != each.step) sums.push_back({each.step, 0, 0});
+    sums.back().bytes += each.bytes;
+    sums.back().count += each.count;
+  }
+  return sums;
+}
+
+std::vector<Group> Grouping::finished() {
+  std::vector<Group> found;
+  auto first = HashIndex::none;
+  auto keeper = HashIndex::none;  // in `found`, of the groups from `first` on
+  for (std::size_t row = 0; row < groups_.size(); ++row) {
+    auto& group = groups_[row];
+    if (nearby_[row] != std::exchange(first, nearby_[row])) keeper = HashIndex::none;
+    const bool keeps = group.freed == 0 && !group.left.empty();
+    if (!keeps || keeper == HashIndex::none) {
+      if (keeps) keeper = static_cast<std::uint32_t>(found.size());
+      found.push_back(std::move(group));
+      continue;
+    }
+    auto& into = found[keeper];
+    if (group.left.front().step < into.left.front().step) into.first_size = group.first_size;
+    if (group.left.back().step > into.left.back().step) into.last_size = group.last_size;
+    into.size = -1;
+    into.left = merged(into.left, group.left);
+    into.held = into.left;
+    into.births += group.births;
+    into.early_bytes += group.early_bytes;
+    into.early_count += group.early_count;
+    into.unborn_bytes += group.unborn_bytes;
+    into.unborn_count += group.unborn_count;
+  }
+  return found;
+}
 
 void add(std::vector<Left>& series, std::int64_t step, std::int64_t bytes) {
   if (series.empty() || series.back().step != step) series.push_back({step, 0, 0});
@@ -149,11 +213,10 @@ bool only_in_last_phase(const std::vector<Left>& left, const Steps& steps) {
 std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& lifetimes,
                           const Steps& steps) {
   Grouping grouping(trace, lifetimes, steps);
-  std::vector<Group> found;
   const auto count = steps.count();
   for (const auto& allocation : lifetimes.allocations) {
     const auto& event = trace[allocation.born];
-    auto& group = found[grouping.of(event, found)];
+    auto& group = grouping.of(event);
     const auto born = steps.of(allocation.born);
     const bool live = allocation.freed == no_event;
     if (born < 0) {
@@ -179,12 +242,13 @@ std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& li
     if (freed > born) add(group.held, born, event.size);
   }
   for (const auto& block : lifetimes.unborn) {
-    const auto row = grouping.of(block);
-    if (row == HashIndex::none || block.stack == 0) continue;
-    found[row].unborn_bytes += block.requested;
-    ++found[row].unborn_count;
+    if (block.stack == 0) continue;
+    if (auto* group = grouping.of(block)) {
+      group->unborn_bytes += block.requested;
+      ++group->unborn_count;
+    }
   }
-  return found;
+  return grouping.finished();
 }
 
 Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
@@ -211,8 +275,10 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     if (group.longest_life >= 2) judged.judgement = Judgement::bounded;
     return judged;
   }
-  // One optimizer and one model are in use: the first one is left behind when the second comes.
-  const bool one_in_use = stack.optimizer || stack.loads_model;
+  // One optimizer and one model are in use: the first one is left behind when the second comes. None
+  // is made anew in each step.
+  const auto apart = left.size() > 1 ? left[1].step - left[0].step : 0;
+  const bool one_in_use = (stack.optimizer || stack.loads_model) && apart > 1;
   auto times = std::ranges::count_if(
       left, [&](const Left& each) { return each.step < judged.trusted; });
   if (one_in_use) {

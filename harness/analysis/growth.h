@@ -36,7 +36,7 @@ struct Group {
   std::uint32_t pool = 0;
 };
 
-// By first appearance in the trace.
+// By stack and size.
 std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& lifetimes,
                           const Steps& steps);
 

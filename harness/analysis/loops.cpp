@@ -77,6 +77,14 @@ bool frees_have_own_stacks(std::span<const TraceEvent> trace, const Lifetimes& l
   return same * 10 < frees * 9;
 }
 
+// How an iteration begins: with what, and how its line lies to the last one of the iteration before.
+struct Beginning {
+  std::uint32_t symbol = 0;
+  std::uint32_t shared = 0;
+  bool back = false;
+  friend auto operator<=>(const Beginning&, const Beginning&) = default;
+};
+
 struct Candidate {
   std::uint32_t key = 0;
   std::int64_t explained = 0;
@@ -121,14 +129,21 @@ class Search {
   std::vector<Candidate> candidates(const Sequence& sequence) const;
   double alike(const Sequence& sequence, const std::vector<std::uint32_t>& at);
   double freed_soon(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
+  // Whether the token allocates what is freed before the token `limit`.
+  bool freed_within(std::uint32_t token, std::uint32_t limit) const;
   double with_others(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
+  bool is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner, bool above,
+                bool others_matter) const;
   std::optional<Candidate> choose(const Sequence& sequence, std::int64_t depth);
   void search(const Sequence& sequence, std::int64_t depth, std::vector<FoundLoop>& loops);
   std::uint32_t cut(std::uint32_t from, std::uint32_t to) const;
-  std::uint32_t begun_at_end(const std::vector<std::uint32_t>& cuts, std::uint32_t last) const;
+  Beginning beginning(std::uint32_t before, std::uint32_t at) const;
+  std::vector<std::uint32_t> begun_besides(const std::vector<std::uint32_t>& anchors,
+                                           const std::vector<std::uint32_t>& cuts) const;
   std::uint32_t first_cut(const std::vector<std::uint32_t>& anchors,
                           const std::vector<std::uint32_t>& cuts) const;
   PathId path(std::uint32_t token) const { return symbols_[tokens_[token].symbol].path; }
+  std::uint32_t content(std::uint32_t token) const { return tokens_[token].content; }
 
   std::span<const TraceEvent> trace_;
   const Sites& sites_;
@@ -141,7 +156,8 @@ class Search {
   std::vector<std::uint32_t> others_before_;   // tokens without symbol before each token
   std::uint32_t contents_ = 0;
   std::uint32_t places_ = 0;
-  std::vector<std::int32_t> scratch_;  // by content, all 0 between uses
+  // By content, how often in one stretch and in the next; all 0 between uses.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> scratch_;
   std::vector<std::int64_t> levels_;   // before each event
 };
 
@@ -278,8 +294,9 @@ std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
   return found;
 }
 
-// The median likeness of what lies between one pair of visits and the next: tokens in common by
-// those in either. Looks at a part of a long trace.
+// The median likeness of what lies between one pair of visits and the next: what they have in common
+// by what is in either, once counting how often and once not, since an iteration may go round a loop
+// of its own. Looks at a part of a long trace.
 double Search::alike(const Sequence& sequence, const std::vector<std::uint32_t>& at) {
   constexpr std::size_t most_pairs = 48;
   constexpr std::size_t most_tokens = 1'000'000;
@@ -288,19 +305,24 @@ double Search::alike(const Sequence& sequence, const std::vector<std::uint32_t>&
   const auto stride = std::max<std::size_t>(1, pairs / most_pairs);
   std::size_t looked_at = 0;
   for (std::size_t pair = pairs % stride; pair < pairs && looked_at < most_tokens; pair += stride) {
-    std::int64_t apart = 0;
     const auto from = at[pair];
     const auto middle = at[pair + 1];
     const auto to = at[pair + 2];
     looked_at += to - from;
-    for (auto q = from; q < middle; ++q) ++scratch_[tokens_[sequence[q]].content];
-    for (auto q = middle; q < to; ++q) --scratch_[tokens_[sequence[q]].content];
+    std::int64_t common = 0;
+    std::int64_t kinds = 0;
+    std::int64_t common_kinds = 0;
+    for (auto q = from; q < middle; ++q) ++scratch_[content(sequence[q])].first;
+    for (auto q = middle; q < to; ++q) ++scratch_[content(sequence[q])].second;
     for (auto q = from; q < to; ++q) {
-      apart += std::abs(std::exchange(scratch_[tokens_[sequence[q]].content], 0));
+      const auto [first, second] = std::exchange(scratch_[content(sequence[q])], {0, 0});
+      kinds += first + second > 0 ? 1 : 0;
+      common_kinds += first > 0 && second > 0 ? 1 : 0;
+      common += std::min(first, second);
     }
-    const auto total = static_cast<double>(to - from);
-    // Twice the common ones are the total less those apart.
-    likeness.push_back((total - static_cast<double>(apart)) / (total + static_cast<double>(apart)));
+    const auto either = static_cast<double>(to - from) - static_cast<double>(common);
+    likeness.push_back(0.5 * (static_cast<double>(common) / either +
+                              static_cast<double>(common_kinds) / static_cast<double>(kinds)));
   }
   const auto median = likeness.begin() + static_cast<std::ptrdiff_t>(likeness.size() / 2);
   std::ranges::nth_element(likeness, median);
@@ -325,6 +347,14 @@ double Search::freed_soon(const Sequence& sequence, const std::vector<std::uint3
   return allocated == 0 ? 0 : freed / allocated;
 }
 
+bool Search::freed_within(std::uint32_t token, std::uint32_t limit) const {
+  const auto& allocations = lifetimes_.allocations;
+  const auto found =
+      std::ranges::lower_bound(allocations, tokens_[token].event, {}, &Allocation::born);
+  return found != allocations.end() && found->born == tokens_[token].event &&
+         found->freed < tokens_[limit].event;
+}
+
 // The part of the pairs of visits between which there are tokens without symbol: a backward pass.
 double Search::with_others(const Sequence& sequence, const std::vector<std::uint32_t>& at) const {
   std::int64_t with = 0;
@@ -334,6 +364,34 @@ double Search::with_others(const Sequence& sequence, const std::vector<std::uint
     with += others_before_[to] > others_before_[from] ? 1 : 0;
   }
   return static_cast<double>(with) / static_cast<double>(at.size() - 1);
+}
+
+// Whether `outer` goes round steps of which `inner` goes round parts: layers, tokens of a request,
+// steps of an episode. `above`: it stands in a function further out.
+bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner,
+                      bool above, bool others_matter) const {
+  constexpr std::size_t least = 5;
+  if (outer.at.size() < least) return false;
+  // How often the inner loop goes round in each iteration of the outer one.
+  std::vector<std::size_t> rounds;
+  auto from = inner.at.begin();
+  for (std::size_t visit = 1; visit < outer.at.size(); ++visit) {
+    from = std::lower_bound(from, inner.at.end(), outer.at[visit - 1]);
+    const auto to = std::lower_bound(from, inner.at.end(), outer.at[visit]);
+    rounds.push_back(static_cast<std::size_t>(to - from));
+  }
+  std::ranges::sort(rounds);
+  const auto fewest = rounds[rounds.size() / 10];
+  const auto median = rounds[rounds.size() / 2];
+  const auto usual = std::ranges::count(rounds, median);
+  // Epochs are equally long, requests and episodes are not. A line that only some steps run is
+  // followed by the next step often.
+  const bool uneven = usual * 4 <= static_cast<std::int64_t>(rounds.size()) * 3;
+  if (uneven && fewest >= 2) return true;
+  if (!above) return false;
+  // What has no backward pass of its own while the loop around it has.
+  return others_matter && with_others(sequence, inner.at) < 0.3 &&
+         with_others(sequence, outer.at) > 0.9;
 }
 
 std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t depth) {
@@ -371,25 +429,34 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t d
     auto& known = rarest[by_ == LoopBy::stacks ? path_of(each) : each.key];
     if (known == nullptr || each.at.size() < known->at.size()) known = &each;
   }
+  std::size_t most = 0;
+  for (const auto& [path, each] : rarest) most = std::max(most, each->at.size());
+  // A size that comes once more by chance is outvoted by what else comes about as often.
+  std::map<std::size_t, std::int64_t> votes;
+  for (const auto& each : good) ++votes[each.at.size()];
+  const auto better = [&](const Candidate& left, const Candidate& right) {
+    const auto left_votes = votes[left.at.size()];
+    const auto right_votes = votes[right.at.size()];
+    if (left_votes != right_votes) return left_votes > right_votes;
+    if (left.at.size() != right.at.size()) return left.at.size() > right.at.size();
+    if (left.explained != right.explained) return left.explained > right.explained;
+    return left.at.front() < right.at.front();
+  };
   const Candidate* best = nullptr;
   for (const auto& [path, each] : rarest) {
-    if (best == nullptr || each->at.size() > best->at.size() ||
-        (each->at.size() == best->at.size() &&
-         (each->explained > best->explained ||
-          (each->explained == best->explained && each->at.front() < best->at.front())))) {
-      best = each;
-    }
+    if (each->at.size() * 10 < most * 9) continue;
+    if (best == nullptr || better(*each, *best)) best = each;
   }
-  if (by_ == LoopBy::stacks && others_matter && with_others(sequence, best->at) < 0.3) {
-    // A loop in a function that the step calls, over layers say, has no backward pass of its own.
-    for (const auto& [path, each] : rarest) {
-      if (sites_.depth(path_of(*each)) < sites_.depth(path_of(*best)) &&
-          with_others(sequence, each->at) > 0.9) {
-        return *each;
-      }
-    }
+  if (by_ == LoopBy::sizes) return *best;
+  // The loop that goes round most may be a part of a step.
+  const Candidate* outer = nullptr;
+  for (const auto& [path, each] : rarest) {
+    if (each->at.size() >= best->at.size()) continue;
+    const bool above = sites_.depth(path_of(*each)) < sites_.depth(path_of(*best));
+    if (!is_outer(sequence, *each, *best, above, others_matter)) continue;
+    if (outer == nullptr || each->at.size() > outer->at.size()) outer = each;
   }
-  return *best;
+  return outer == nullptr ? *best : *outer;
 }
 
 void Search::search(const Sequence& sequence, std::int64_t depth,
@@ -436,16 +503,33 @@ void Search::search(const Sequence& sequence, std::int64_t depth,
   std::vector<FoundLoop> inner;
   search(beyond, depth + 1, inner);
   for (auto& each : inner) {
-    // What comes once in each long iteration is the end of an epoch and no loop.
-    bool repeats = false;
+    // What comes once in each long iteration is the end of an epoch and no loop; what frees nothing,
+    // or comes in a few short rounds, is a line that copies or adds up many tensors.
+    std::vector<std::uint32_t> lengths;
+    std::size_t in_a_row = 0;
+    std::size_t most_in_a_row = 0;
     std::uint32_t last_part = HashIndex::none;
+    std::ptrdiff_t last_place = 0;
+    std::size_t freeing = 0;
     for (const auto token : each.anchors) {
       const auto place = std::ranges::lower_bound(beyond, token) - beyond.begin();
       const auto part = part_of[static_cast<std::size_t>(place)];
-      repeats = repeats || part == last_part;
+      in_a_row = part == last_part ? in_a_row + 1 : 1;
+      most_in_a_row = std::max(most_in_a_row, in_a_row);
+      if (part == last_part) {
+        lengths.push_back(static_cast<std::uint32_t>(place - last_place));
+        bool frees = false;
+        for (auto q = last_place; q < place && !frees; ++q) {
+          frees = freed_within(beyond[static_cast<std::size_t>(q)], token);
+        }
+        freeing += frees ? 1 : 0;
+      }
       last_part = part;
+      last_place = place;
     }
-    if (repeats) loops.push_back(std::move(each));
+    if (lengths.empty() || freeing * 2 < lengths.size()) continue;
+    std::ranges::sort(lengths);
+    if (lengths[lengths.size() / 2] >= 4 || most_in_a_row >= 8) loops.push_back(std::move(each));
   }
   const Sequence before(sequence.begin(), sequence.begin() + at.front());
   search(before, depth + 1, loops);
@@ -502,25 +586,44 @@ std::uint32_t Search::first_cut(const std::vector<std::uint32_t>& anchors,
   return first;
 }
 
-// Where an iteration begins that the trace ends in before it gets to its anchor; 0: none does.
-std::uint32_t Search::begun_at_end(const std::vector<std::uint32_t>& cuts,
-                                   std::uint32_t last) const {
-  if (by_ == LoopBy::sizes || cuts.size() < 2) return 0;
-  std::map<std::uint32_t, std::int64_t> begins;
-  for (const auto at : cuts) ++begins[tokens_[at].symbol];
-  const auto usual = std::ranges::max_element(begins, {}, [](const auto& entry) {
+Beginning Search::beginning(std::uint32_t before, std::uint32_t at) const {
+  const auto fork = sites_.fork(path(before), path(at));
+  return {tokens_[at].symbol, fork.shared, fork.back > 0};
+}
+
+// Iterations that never got to their anchor: one that failed, or that the trace ends in. They begin
+// as the others do, if nearly all of these begin alike and nothing else in them looks so.
+std::vector<std::uint32_t> Search::begun_besides(const std::vector<std::uint32_t>& anchors,
+                                                 const std::vector<std::uint32_t>& cuts) const {
+  if (by_ == LoopBy::sizes || cuts.size() < 3) return {};
+  const auto previous = [&](std::uint32_t at) {
+    do --at;
+    while (tokens_[at].symbol == 0);
+    return at;
+  };
+  std::map<Beginning, std::size_t> beginnings;
+  for (const auto at : cuts) ++beginnings[beginning(previous(at), at)];
+  const auto usual = std::ranges::max_element(beginnings, {}, [](const auto& entry) {
                        return entry.second;
                      })->first;
-  auto before = last;
+  std::vector<std::uint32_t> besides;
+  std::size_t gaps = 0;
+  std::size_t next = 0;
+  auto last = anchors.front();
+  auto last_gap = HashIndex::none;
   for (auto at = last + 1; at < tokens_.size(); ++at) {
     if (tokens_[at].symbol == 0) continue;
-    if (tokens_[at].symbol == usual && path(before) != path(at) &&
-        sites_.fork(path(before), path(at)).back > 0) {
-      return at;
+    while (next < cuts.size() && cuts[next] < at) ++next;
+    const bool cut = next < cuts.size() && cuts[next] == at;
+    if (!cut && path(last) != path(at) && tokens_[at].symbol == usual.symbol &&
+        beginning(last, at) == usual) {
+      besides.push_back(at);
+      gaps += std::exchange(last_gap, static_cast<std::uint32_t>(next)) != next ? 1 : 0;
     }
-    before = at;
+    last = at;
   }
-  return 0;
+  const bool rare = beginnings[usual] * 10 >= cuts.size() * 6 && gaps * 8 <= cuts.size();
+  return rare ? besides : std::vector<std::uint32_t>{};
 }
 
 LoopsFound Search::found() {
@@ -569,11 +672,17 @@ LoopsFound Search::found() {
   for (std::size_t each = 1; each < tokens.size(); ++each) {
     cuts.push_back(cut(tokens[each - 1], tokens[each]));
   }
-  result.begin.push_back(tokens_[first_cut(tokens, cuts)].event);
-  for (const auto at : cuts) result.begin.push_back(tokens_[at].event);
-  if (const auto at = begun_at_end(cuts, tokens.back()); at != 0) {
+  std::vector<std::pair<std::uint32_t, std::uint8_t>> begins;
+  begins.emplace_back(first_cut(tokens, cuts), result.kind.front());
+  for (std::size_t each = 0; each < cuts.size(); ++each) {
+    begins.emplace_back(cuts[each], result.kind[each + 1]);
+  }
+  for (const auto at : begun_besides(tokens, cuts)) begins.emplace_back(at, result.kind.front());
+  std::ranges::sort(begins);
+  result.kind.clear();
+  for (const auto& [at, kind] : begins) {
     result.begin.push_back(tokens_[at].event);
-    result.kind.push_back(result.kind.back());
+    result.kind.push_back(kind);
   }
   return result;
 }

@@ -248,7 +248,11 @@ Sites::Fork Sites::fork(PathId first, PathId second) const {
     second = nodes_[second].parent;
   }
   fork.shared = nodes_[first].depth;
-  if (left == 0 || right == 0) return fork;
+  if (left == 0 || right == 0) {
+    // One is where the other was called from: a move in the caller, which stays on its line.
+    fork.shared -= fork.shared > 0 ? 1 : 0;
+    return fork;
+  }
   const auto& from = snapshot_.frames[nodes_[left].frame];
   const auto& to = snapshot_.frames[nodes_[right].frame];
   fork.same_function = from.file == to.file && from.function == to.function;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -382,17 +383,27 @@ void Finder::count_before(Steps& steps) const {
   if (!lifetimes_.begins_late() || !timed() || steps.before > 0 || steps.count() == 0) return;
   const auto spans = optimizer_spans();
   const auto from = trace_[steps.begin.front()].time_us;
-  const auto last = steps.begin.back() < trace_.size() ? trace_[steps.begin.back()].time_us
-                                                       : trace_.back().time_us;
+  // The last optimizer step may allocate nothing and so lie behind the last event.
+  const auto to = steps.begin.back() < trace_.size() ? trace_[steps.begin.back()].time_us
+                                                     : std::numeric_limits<std::int64_t>::max();
   std::int64_t before = 0;
   std::int64_t within = 0;
   for (const auto start : spans.start) {
     before += start < from ? 1 : 0;
-    within += start >= from && start <= last ? 1 : 0;
+    within += start >= from && start < to ? 1 : 0;
   }
   if (within == 0) return;
-  // Optimizers of one step together, or several steps to one of an optimizer.
-  steps.before = (before * steps.count() + within / 2) / within;
+  // One to a step, or several, or several steps to one: nearly whole ratios are whole.
+  const auto count = steps.count();
+  const auto often = std::max<std::int64_t>(1, (count + within / 2) / within);
+  const auto many = std::max<std::int64_t>(1, (within + count / 2) / count);
+  if (std::abs(count - often * within) <= often) {
+    steps.before = before * often;
+  } else if (std::abs(within - many * count) <= many) {
+    steps.before = before / many;
+  } else {
+    steps.before = (before * count + within / 2) / within;
+  }
 }
 
 void Finder::number_kinds(Steps& steps) const {

@@ -97,6 +97,8 @@ class DeviceDiagnosis {
   void report_leaks();
   std::int64_t onset_in_program(const LineLeak& leak) const;
   bool level_rises() const;
+  bool goes_round_layers() const;
+  FrameId line_before(EventIndex event);
   void decide();
   void tell_limits();
   void limit(std::string text) { result.limits.push_back(std::move(text)); }
@@ -117,6 +119,7 @@ class DeviceDiagnosis {
   std::int64_t births_ = 0;     // all of whole steps
   std::int64_t freed_ = 0;      // of them
   CodeSite suspect_site_;
+  std::vector<FrameId> lines_;  // by event, of the last event before it that has one
 };
 
 void DeviceDiagnosis::describe_steps() {
@@ -145,10 +148,26 @@ bool DeviceDiagnosis::is_evaluation(std::int64_t step) const {
   return steps_.kind[static_cast<std::size_t>(step)] != 0;
 }
 
+// The last line of the user's code that an event before that one names: of what a backward pass
+// allocates, the line that called backward.
+FrameId DeviceDiagnosis::line_before(EventIndex event) {
+  if (lines_.empty()) {
+    auto line = no_frame;
+    for (const auto& each : trace_) {
+      lines_.push_back(line);
+      const auto& stack = sites_.stack(each.stack);
+      if (stack.path != 0 && stack.site != no_frame) line = stack.site;
+    }
+  }
+  return lines_[event];
+}
+
 void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   const auto& stack = sites_.stack(group.stack);
-  auto& leak = leaks_[stack.site];
-  leak.frame = stack.site;
+  const auto line = stack.site == no_frame && sites_.any_frames() ? line_before(group.last_left)
+                                                                  : stack.site;
+  auto& leak = leaks_[line];
+  leak.frame = line;
   if (leak.added.empty()) {
     leak.added.resize(static_cast<std::size_t>(steps_.count()));
     leak.trusted = steps_.count();
@@ -350,6 +369,30 @@ void DeviceDiagnosis::report_leaks() {
   }
 }
 
+// Whether the iterations are as many as the model has layers of one kind, and keep much of what they
+// allocate without a backward pass: one forward pass then looks the same as that many steps.
+bool DeviceDiagnosis::goes_round_layers() const {
+  const auto count = steps_.count();
+  if (steps_.source != "call stacks" && steps_.source != "sizes") return false;
+  std::map<std::pair<StackId, std::int64_t>, std::int64_t> before;
+  double allocated = 0;
+  double kept = 0;
+  for (const auto& each : lifetimes_.allocations) {
+    const auto& event = trace_[each.born];
+    if (each.born < steps_.begin.front()) {
+      if (each.freed == no_event) ++before[{event.stack, event.size}];
+      continue;
+    }
+    // A backward pass, whose events have no frames of the program.
+    if (sites_.any_frames() && sites_.stack(event.stack).path == 0) return false;
+    allocated += static_cast<double>(event.size);
+    if (each.freed == no_event) kept += static_cast<double>(event.size);
+  }
+  for (const auto& each : lifetimes_.unborn) ++before[{each.stack, each.requested}];
+  return kept * 3 >= allocated &&
+         std::ranges::any_of(before, [&](const auto& each) { return each.second == count; });
+}
+
 // Whether the level rose in each of the last steps although no place leaks by the rules.
 bool DeviceDiagnosis::level_rises() const {
   const auto& level = result.steps.live_after;
@@ -390,6 +433,10 @@ void DeviceDiagnosis::decide() {
   } else if (!result.findings.empty() && freed_ == 0 && seen < 8) {
     drop(fmt::format("the iterations seen free nothing at all, as the building of a model would; {}",
                      longer));
+  } else if (!result.findings.empty() && goes_round_layers()) {
+    drop(fmt::format("the {} iterations seen are as many as the model has layers of one kind: one "
+                     "forward pass looks like that; {}",
+                     seen, longer));
   } else if (!result.findings.empty()) {
     result.verdict = Verdict::leak;
   } else if (in_one_phase_ > 0) {

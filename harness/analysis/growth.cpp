@@ -150,7 +150,10 @@ std::vector<Group> Grouping::finished() {
     }
     auto& into = found[keeper];
     if (group.left.front().step < into.left.front().step) into.first_size = group.first_size;
-    if (group.left.back().step > into.left.back().step) into.last_size = group.last_size;
+    if (group.last_left > into.last_left) {
+      into.last_left = group.last_left;
+      into.last_size = group.last_size;
+    }
     into.size = -1;
     into.left = merged(into.left, group.left);
     into.held = into.left;
@@ -231,6 +234,7 @@ std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& li
     if (live) {
       if (group.left.empty()) group.first_size = event.size;
       group.last_size = event.size;
+      group.last_left = allocation.born;
       group.pool = event.pool;
       add(group.left, born, event.size);
       add(group.held, born, event.size);

@@ -33,6 +33,7 @@ struct Group {
   std::int64_t unborn_count = 0;
   std::int64_t first_size = 0;    // of what is left
   std::int64_t last_size = 0;
+  EventIndex last_left = 0;       // where the last of it was allocated
   std::uint32_t pool = 0;
 };
 

@@ -44,6 +44,7 @@ constexpr Rule python_files[] = {
     {"<eval_with_key>", library | framework | inside_step},
     {"<torch_package", library},
     {"importlib/", library | framework},
+    {"/copy.py", inside_step},
     {"torchinductor_", library | framework | inside_step},
     {"/torch/_", library | framework | inside_step},
     {"/torch/amp/", library | framework | inside_step},

@@ -332,15 +332,21 @@ std::unordered_map<std::uint64_t, std::int64_t> Finder::content(EventIndex from,
   return counts;
 }
 
-// The part of what one stretch allocates that another one allocates too.
+// The part of what one stretch allocates that another one allocates too: of the lines, where they are
+// known, since a step may go round a loop of its own.
 double Finder::holds(EventIndex from, EventIndex to, EventIndex like_from, EventIndex like_to) const {
   const auto own = content(from, to);
   std::int64_t common = 0;
   std::int64_t total = 0;
   for (const auto& [what, count] : content(like_from, like_to)) {
-    total += count;
     const auto found = own.find(what);
-    if (found != own.end()) common += std::min(count, found->second);
+    if (sites_.any_frames()) {
+      ++total;
+      common += found != own.end() ? 1 : 0;
+    } else {
+      total += count;
+      if (found != own.end()) common += std::min(count, found->second);
+    }
   }
   return total == 0 ? 1 : static_cast<double>(common) / static_cast<double>(total);
 }

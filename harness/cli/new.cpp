@@ -104,7 +104,8 @@ Exit run(const Options& options) {
                                fmt::arg("class_lines", comment(known))));
   print(options.json, {{"file", file.string()}},
         fmt::format(
-            "wrote {}\nbuild it:  cmake --build --preset release\nrun it:    leaklab run {}\n",
+            "wrote {}\nbuild it:  cmake --build --preset release\nrun it:    leaklab run {}\n"
+            "The tests ask for the public reports behind it: fill in .reports.\n",
             file.string(), options.id));
   return Exit::ok;
 }

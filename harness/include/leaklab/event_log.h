@@ -88,8 +88,7 @@ inline bool EventLog::is_owner() noexcept {
   const void* self = &detail::this_thread;
   const void* owner = owner_.load(std::memory_order_relaxed);
   if (owner == self) return true;
-  return owner == nullptr &&
-         owner_.compare_exchange_strong(owner, self, std::memory_order_relaxed);
+  return owner == nullptr && owner_.compare_exchange_strong(owner, self, std::memory_order_relaxed);
 }
 
 template <typename T>

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <thread>
@@ -140,8 +139,7 @@ TEST_P(Contract, its_metadata_says_what_a_reader_needs) {
 }
 
 TEST_P(Contract, its_file_is_short_and_its_twins_differ_by_the_fault_alone) {
-  const auto text =
-      read_file(std::filesystem::path(LEAKLAB_SOURCE_DIR) / "scenarios" / (scenario().id + ".cpp"));
+  const auto text = read_file(scenario().file);
   const auto lines = std::ranges::count(text, '\n');
   EXPECT_GE(lines, 15);
   EXPECT_LE(lines, 60);

@@ -146,12 +146,13 @@ TEST(Oracle, growth_once_a_period_may_fall_on_any_step_of_the_period) {
 }
 
 TEST(Oracle, a_period_that_the_run_cuts_off_may_hold_a_rise_or_not) {
-  const auto predicted = Growth().on("host_rss", 10 << 20).every(5);  // 18 judged steps: 3 or 4
+  constexpr std::int64_t rise = 100 << 20;
+  const auto predicted = Growth().on("host_rss", rise).every(5);  // 16 judged steps: 3 or 4 times
   for (const auto rises : {2, 3, 4, 5}) {
     auto stairs = made::recording(Twin::leaky, 0);
     auto& values = stairs.channels.at("host_rss").values;
     std::ranges::fill(values, 0);
-    values.back() = (10 << 20) * rises;
+    values.back() = rise * rises;
     EXPECT_EQ(compare(predicted, stairs).empty(), rises == 3 || rises == 4) << rises;
   }
 }

@@ -63,10 +63,10 @@ void compare_exact(const Comparison& comparison, const BaselineChannel& expected
     comparison.add(
         fmt::format("{} in step {}, {} over the run", amount(want, comparison.unit), step,
                     amount(total_want, comparison.unit)),
-        fmt::format(
-            "{}, {} over the run ({} per step)", amount(have, comparison.unit),
-            amount(total_have, comparison.unit),
-            amount((total_have - total_want) / (steps - warmup), comparison.unit) + " more"),
+        fmt::format("{}, {} over the run ({} {} per step)", amount(have, comparison.unit),
+                    amount(total_have, comparison.unit),
+                    level(std::abs(total_have - total_want) / (steps - warmup), comparison.unit),
+                    total_have >= total_want ? "more" : "less"),
         "0", step, direction(total_want, total_have));
     return;
   }

@@ -102,10 +102,11 @@ Exit run(const Options& options) {
   write_file(file, fmt::format(fmt::runtime(leaks ? leak : lookalike), fmt::arg("id", options.id),
                                fmt::arg("class", known.id), fmt::arg("head", head),
                                fmt::arg("class_lines", comment(known))));
-  print(options.json, {{"file", file.string()}},
-        fmt::format(
-            "wrote {}\nbuild it:  cmake --build --preset release\nrun it:    leaklab run {}\n",
-            file.string(), options.id));
+  print(
+      options.json, {{"file", file.string()}},
+      fmt::format("wrote {}\nbuild it:  cmake --build --preset release\nrun it:    leaklab run {}\n"
+                  "The tests ask for the public reports behind it: fill in .reports.\n",
+                  file.string(), options.id));
   return Exit::ok;
 }
 

@@ -8,6 +8,17 @@
 set(LEAKLAB_TORCH_PINNED 2.11.0)
 set(LEAKLAB_TORCH_MINIMUM 2.9.0)
 
+function(_leaklab_torch_version root out)
+  set(header "${root}/include/torch/headeronly/version.h")
+  if(NOT EXISTS "${header}")
+    set(header "${root}/include/torch/csrc/api/include/torch/version.h")
+  endif()
+  file(STRINGS "${header}" lines REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+  string(REGEX MATCHALL "[0-9]+" parts "${lines}")
+  list(JOIN parts "." version)
+  set(${out} "${version}" PARENT_SCOPE)
+endfunction()
+
 function(_leaklab_torch_root candidate out)
   foreach(suffix "" "/torch" "/../../.." "/lib/python3/site-packages/torch")
     if(EXISTS "${candidate}${suffix}/include/torch/csrc/api/include/torch/torch.h")
@@ -41,6 +52,14 @@ if(NOT DEFINED CACHE{LEAKLAB_TORCH_ROOT} OR NOT EXISTS "${LEAKLAB_TORCH_ROOT}/in
       if(_found)
         _leaklab_torch_root("${_found}" _root)
       endif()
+      # Nobody named it, so one that is too old is passed over.
+      if(_root)
+        _leaklab_torch_version("${_root}" _version)
+        if(_version VERSION_LESS LEAKLAB_TORCH_MINIMUM)
+          message(STATUS "LibTorch ${_version} in ${_root} is too old and is not used")
+          set(_root "")
+        endif()
+      endif()
     endif()
   endif()
   if(NOT _root)
@@ -60,14 +79,7 @@ if(NOT DEFINED CACHE{LEAKLAB_TORCH_ROOT} OR NOT EXISTS "${LEAKLAB_TORCH_ROOT}/in
 endif()
 set(_root "${LEAKLAB_TORCH_ROOT}")
 
-set(_version_h "${_root}/include/torch/headeronly/version.h")
-if(NOT EXISTS "${_version_h}")
-  set(_version_h "${_root}/include/torch/csrc/api/include/torch/version.h")
-endif()
-file(STRINGS "${_version_h}" _version_lines
-     REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
-string(REGEX MATCHALL "[0-9]+" _version_parts "${_version_lines}")
-list(JOIN _version_parts "." LEAKLAB_TORCH_VERSION)
+_leaklab_torch_version("${_root}" LEAKLAB_TORCH_VERSION)
 if(LEAKLAB_TORCH_VERSION VERSION_LESS LEAKLAB_TORCH_MINIMUM)
   message(FATAL_ERROR "LibTorch in ${_root} is ${LEAKLAB_TORCH_VERSION}; leaklab needs "
                       "${LEAKLAB_TORCH_MINIMUM} or newer. Point LIBTORCH at a newer one, or "

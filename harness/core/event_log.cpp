@@ -11,12 +11,10 @@ std::uint64_t fnv1a(std::uint64_t hash, std::uint64_t word) {
   return hash;
 }
 
-// Neither constructed nor destroyed at run time: allocators feed it before main and after it.
-constinit EventLog the_log;
-
 }  // namespace
 
-EventLog& event_log() { return the_log; }
+// Neither constructed nor destroyed at run time: allocators feed it before main and after it.
+constinit EventLog detail::the_log;
 
 void EventLog::begin_step() noexcept { peak_.store(live_bytes(), std::memory_order_relaxed); }
 

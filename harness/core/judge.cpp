@@ -106,11 +106,7 @@ CheckResult judge(const Scenario& scenario, const RunConfig& config, const Recor
     unjudged = incomparable(*baseline, config, recording);
   }
   if (unjudged.empty()) {
-    auto stored = compare(baseline->twins.at(recording.twin), recording);
-    if (!scenario.unordered.empty()) {
-      std::erase_if(stored,
-                    [](const auto& difference) { return difference.channel == "event_hash"; });
-    }
+    const auto stored = compare(baseline->twins.at(recording.twin), recording);
     result.differences.insert(result.differences.end(), stored.begin(), stored.end());
   }
   if (config.twin == Twin::leaky && !leaked(growth, recording)) {

@@ -40,8 +40,8 @@ std::vector<Task> tasks_of(const Scenario& scenario, const Environment& environm
 std::vector<const Scenario*> in_order(std::vector<const Scenario*> selected) {
   const auto id = [](const Scenario* scenario) { return std::string_view(scenario->id); };
   std::ranges::sort(selected, {}, id);
-  const auto repeated = std::ranges::unique(selected, {}, id);
-  selected.erase(repeated.begin(), repeated.end());
+  const auto same = [&](const auto* left, const auto* right) { return id(left) == id(right); };
+  selected.erase(std::unique(selected.begin(), selected.end(), same), selected.end());
   return selected;
 }
 

@@ -3,7 +3,6 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
-#include <atomic>
 #include <map>
 
 namespace leaklab {
@@ -11,7 +10,6 @@ namespace {
 
 // Operators on the way on this thread, outermost first.
 thread_local std::vector<std::string> operators;
-std::atomic<SiteTable*> table{nullptr};
 
 std::unique_ptr<at::ObserverContext> enter(const at::RecordFunction& function) {
   operators.emplace_back(function.name());
@@ -68,14 +66,14 @@ std::vector<Site> SiteTable::survivors() const {
   return sites;
 }
 
-SiteTable* site_table() { return table.load(std::memory_order_acquire); }
+constinit std::atomic<SiteTable*> detail::table{nullptr};
 
 void record_sites() {
   at::addGlobalCallback(
       at::RecordFunctionCallback(&enter, &leave)
           .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
   // Allocators may still free when static objects are gone.
-  table.store(new SiteTable, std::memory_order_release);
+  detail::table.store(new SiteTable, std::memory_order_release);
 }
 
 }  // namespace leaklab

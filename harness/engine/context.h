@@ -1,6 +1,7 @@
 // What the engine and the probes share within the process of one run.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -34,8 +35,12 @@ class SiteTable {
   std::unordered_map<const void*, Block> live_;
 };
 
-// The table of this run, or nullptr where no sites were asked for.
-SiteTable* site_table();
+namespace detail {
+extern constinit std::atomic<SiteTable*> table;
+}  // namespace detail
+
+// The table of this run, or nullptr where no sites were asked for. Asked at every event.
+inline SiteTable* site_table() { return detail::table.load(std::memory_order_acquire); }
 // Names operators from now on and creates the table.
 void record_sites();
 

@@ -23,14 +23,6 @@ void fill_deterministically(torch::nn::Module& module) {
   }
 }
 
-std::int64_t parameter_bytes(const torch::nn::Module& module) {
-  std::int64_t bytes = 0;
-  for (const auto& parameter : module.parameters()) {
-    bytes += static_cast<std::int64_t>(parameter.nbytes());
-  }
-  return bytes;
-}
-
 double gradient_norm(const torch::nn::Module& module) {
   double sum = 0;
   for (const auto& parameter : module.parameters()) {

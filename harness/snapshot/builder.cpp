@@ -105,7 +105,7 @@ BlockState state_named(std::string_view state) {
 
 }  // namespace
 
-Builder::Builder(const Source& source) : source_(source), fields_{Field::unknown} {
+Builder::Builder(const Source& source) : source_(source), meanings_(1) {
   snapshot_.keys = 0;
   stream_index_.insert(hash_pair(0, 0), 0);
   pool_index_.insert(hash_pair(0, 0), 0);
@@ -122,9 +122,9 @@ void Builder::push_real(double value) { push_wide(Tag::real, std::bit_cast<std::
 
 StringId Builder::intern(std::string_view text) {
   const StringId id = snapshot_.strings.intern(text);
-  if (id == fields_.size()) {
+  if (id == meanings_.size()) {
     if (!is_text(text)) throw Refusal("a string that is no UTF-8 text; the file is corrupted");
-    fields_.push_back(field_named(text));
+    meanings_.push_back({field_named(text), kind_of(text), state_named(text)});
   }
   return id;
 }
@@ -168,10 +168,6 @@ void Builder::pop() {
   if (!marks_.empty() && marks_.back() == stack_.size()) return marks_.pop_back();
   if (stack_.empty()) throw Refusal("takes from an empty stack; the file is corrupted");
   stack_.pop_back();
-}
-
-void Builder::pop_mark() {
-  stack_.erase(stack_.begin() + static_cast<std::ptrdiff_t>(take_mark()), stack_.end());
 }
 
 std::size_t Builder::take_mark() {
@@ -285,7 +281,7 @@ std::string_view Builder::what(Tag tag) {
 
 void Builder::append() {
   if (stack_.size() < 2) throw Refusal("nothing to append to; the file is corrupted");
-  const std::span<Value> element = std::span(stack_).last(1);
+  const std::span<Value> element = stack_.last(1);
   take_all(element, 0, 1);
   Value& list = container(stack_.size() - 2);
   list = append_to(list.unmarked(), element).marked_as(list);
@@ -294,19 +290,19 @@ void Builder::append() {
 
 void Builder::appends() {
   const std::size_t mark = take_mark();
-  const std::span<Value> elements = std::span(stack_).subspan(mark);
+  const std::span<Value> elements = stack_.from(mark);
   take_all(elements, 0, 1);
   Value& list = container(mark - 1);
   list = append_to(list.unmarked(), elements).marked_as(list);
-  stack_.erase(stack_.begin() + static_cast<std::ptrdiff_t>(mark), stack_.end());
+  stack_.resize(mark);
 }
 
 void Builder::list() {
   const std::size_t mark = take_mark();
-  const std::span<Value> elements = std::span(stack_).subspan(mark);
+  const std::span<Value> elements = stack_.from(mark);
   take_all(elements, 0, 1);
   const Value made = append_to({Tag::empty_list, 0}, elements);
-  stack_.erase(stack_.begin() + static_cast<std::ptrdiff_t>(mark), stack_.end());
+  stack_.resize(mark);
   stack_.push_back(made);
 }
 
@@ -317,7 +313,7 @@ void Builder::tuple(std::size_t size) {
   if (stack_.size() < below + size) {
     throw Refusal("a tuple of more than there is; the file is corrupted");
   }
-  const std::span<Value> elements = std::span(stack_).last(size);
+  const std::span<Value> elements = stack_.last(size);
   Value made{Tag::empty_list, 0};
   if (size == 2 && elements[0].tag() == Tag::integer && elements[1].tag() == Tag::integer) {
     made = {Tag::pool, pool(elements[0].payload(), elements[1].payload())};
@@ -325,7 +321,7 @@ void Builder::tuple(std::size_t size) {
     take_all(elements, 0, 1);
     made = append_to(made, elements);
   }
-  stack_.erase(stack_.end() - static_cast<std::ptrdiff_t>(size), stack_.end());
+  stack_.resize(stack_.size() - size);
   stack_.push_back(made);
 }
 
@@ -466,7 +462,7 @@ Builder::Value Builder::append_generic(Value list, std::span<const Value> elemen
 
 void Builder::set_item() {
   if (stack_.size() < 3) throw Refusal("no dict to set an item of; the file is corrupted");
-  const std::span<Value> item = std::span(stack_).last(2);
+  const std::span<Value> item = stack_.last(2);
   take_all(item, 1, 2);
   Value& dict = container(stack_.size() - 3);
   Value state = dict.unmarked();
@@ -476,24 +472,24 @@ void Builder::set_item() {
     items_.emplace_back();
   }
   dict = set_in(state, item).marked_as(dict);
-  stack_.erase(stack_.end() - 2, stack_.end());
+  stack_.resize(stack_.size() - 2);
 }
 
 void Builder::set_items() {
   const std::size_t mark = take_mark();
-  const std::span<Value> items = std::span(stack_).subspan(mark);
+  const std::span<Value> items = stack_.from(mark);
   take_all(items, 1, 2);
   Value& dict = container(mark - 1);
   dict = set_in(dict.unmarked(), items).marked_as(dict);
-  stack_.erase(stack_.begin() + static_cast<std::ptrdiff_t>(mark), stack_.end());
+  stack_.resize(mark);
 }
 
 void Builder::dict() {
   const std::size_t mark = take_mark();
-  const std::span<Value> items = std::span(stack_).subspan(mark);
+  const std::span<Value> items = stack_.from(mark);
   take_all(items, 1, 2);
   const Value made = set_in({Tag::empty_dict, 0}, items);
-  stack_.erase(stack_.begin() + static_cast<std::ptrdiff_t>(mark), stack_.end());
+  stack_.resize(mark);
   stack_.push_back(made);
 }
 
@@ -586,7 +582,7 @@ void Builder::fill_event(std::uint32_t row, std::span<const Value> items) {
     }
     switch (field) {
       case Field::action:
-        event.kind = kind_of(snapshot_.strings[string_of(value, field, of)]);
+        event.kind = meanings_[string_of(value, field, of)].kind;
         if (event.kind == EventKind::other) add_extra(event_extras_, row, items[i], value);
         break;
       case Field::addr:
@@ -663,7 +659,7 @@ void Builder::fill_block(std::uint32_t row, std::span<const Value> items) {
         block.keys |= Block::has_requested_size;
         break;
       case Field::state:
-        block.state = state_named(snapshot_.strings[string_of(value, field, of)]);
+        block.state = meanings_[string_of(value, field, of)].state;
         block.keys |= Block::has_state;
         if (block.state == BlockState::other) {
           add_extra(snapshot_.block_extras, row, items[i], value);

@@ -17,7 +17,7 @@
 
 namespace leaklab {
 
-class Builder {
+class [[gnu::visibility("hidden")]] Builder {
  public:
   // `source` tells how much is still to come.
   explicit Builder(const Source& source);
@@ -45,7 +45,7 @@ class Builder {
 
   void mark() { marks_.push_back(stack_.size()); }
   void pop();
-  void pop_mark();
+  void pop_mark() { stack_.resize(take_mark()); }
 
   void append();   // the top, to the list below it
   void appends();  // what is above the mark, to the list below it
@@ -131,6 +131,36 @@ class Builder {
     std::uint64_t bits_;
   };
 
+  // A vector, but what is called for every value of the file is inlined.
+  class Stack {
+   public:
+    [[gnu::always_inline]] void push_back(Value value) {
+      if (size_ == values_.size()) [[unlikely]]
+        grow();
+      values_[size_++] = value;
+    }
+    void pop_back() { --size_; }
+    void resize(std::size_t size) { size_ = size; }  // to fewer
+    std::size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+    Value& back() { return values_[size_ - 1]; }
+    Value& operator[](std::size_t index) { return values_[index]; }
+    std::span<Value> from(std::size_t index) { return {values_.data() + index, size_ - index}; }
+    std::span<Value> last(std::size_t size) { return from(size_ - size); }
+
+   private:
+    [[gnu::noinline]] void grow() { values_.resize(2 * size_ + 64, {Tag::none, 0}); }
+
+    std::vector<Value> values_;
+    std::size_t size_ = 0;
+  };
+
+  // What a string means where it is a key, an action or a state.
+  struct Meaning {
+    Field field = Field::unknown;
+    EventKind kind = EventKind::other;
+    BlockState state = BlockState::other;
+  };
   struct Range {
     std::uint32_t first;
     std::uint32_t count;
@@ -181,9 +211,9 @@ class Builder {
 
   StringId key_of(Value key);
   Field field_of(Value key) const {
-    return key.tag() == Tag::string ? fields_[key.index()] : Field::unknown;
+    return key.tag() == Tag::string ? meanings_[key.index()].field : Field::unknown;
   }
-  void add_extra(std::vector<Extra>& extras, std::uint32_t row, Value key, Value value);
+  void add_extra(std::vector<Extra> & extras, std::uint32_t row, Value key, Value value);
   void drop(Value key);
 
   // What a field holds; `of` names the entry in the Refusal where it is of another type.
@@ -211,12 +241,12 @@ class Builder {
 
   const Source& source_;
   Snapshot snapshot_;
-  std::vector<Value> stack_;
+  Stack stack_;
   std::vector<std::size_t> marks_;   // how many values are below
   std::vector<Value> objects_;       // what the memo refers to
   std::vector<std::uint32_t> memo_;  // index into objects_ plus one; 0: never set
   std::vector<std::uint64_t> wide_;  // numbers that a Value can't hold
-  std::vector<Field> fields_;        // of the strings
+  std::vector<Meaning> meanings_;    // of the strings
   std::vector<Range> ranges_;
   std::vector<std::vector<FrameId>> open_stacks_;
   std::vector<std::vector<Value>> items_;

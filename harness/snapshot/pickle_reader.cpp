@@ -143,14 +143,12 @@ T little_endian(const unsigned char* bytes) {
 
 // Two's complement of `size` bytes, as far as 64 bits hold it, with or without sign.
 void push_long(Builder& builder, Source& source, std::uint64_t size) {
-  const unsigned char* bytes = source.take(size, "an integer");
-  if (size == 0) return builder.push_integer(0);
-  const bool negative = (bytes[size - 1] & 0x80) != 0;
   if (size <= 8) {
-    std::uint64_t bits = negative ? ~std::uint64_t{0} : 0;
-    std::memcpy(&bits, bytes, size);
-    return builder.push_integer(static_cast<std::int64_t>(bits));
+    const std::uint64_t bits = source.little_endian(size, "an integer");
+    const std::uint64_t unused = size == 0 ? 0 : 64 - 8 * size;
+    return builder.push_integer(static_cast<std::int64_t>(bits << unused) >> unused);
   }
+  const unsigned char* bytes = source.take(size, "an integer");
   if (size == 9 && bytes[8] == 0) {
     return builder.push_unsigned(little_endian<std::uint64_t>(bytes));
   }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,17 @@ class Source {
     const unsigned char* taken = next_;
     next_ += size;
     return taken;
+  }
+  // The next `size` bytes, at most 8, as an integer without sign.
+  std::uint64_t little_endian(std::uint64_t size, const char* what) {
+    std::uint64_t value = 0;
+    if (end_ - next_ >= 8 && size > 0) [[likely]] {
+      std::memcpy(&value, next_, 8);
+      next_ += size;
+      return value << (64 - 8 * size) >> (64 - 8 * size);
+    }
+    std::memcpy(&value, take(size, what), size);
+    return value;
   }
   // The next byte, which stays; -1 at the end.
   int peek() { return next_ < end_ || more(1) ? *next_ : -1; }

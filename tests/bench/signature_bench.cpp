@@ -1,4 +1,4 @@
-// Classifies what a large suite records: 1,000 recordings of 1,000 steps by 12 channels.
+// What deciding costs over a large suite: 1,000 recordings of 1,000 steps by 12 channels.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "leaklab/baseline.h"
+#include "leaklab/judging.h"
 #include "leaklab/signature.h"
 
 namespace leaklab {
@@ -94,6 +96,37 @@ void classify_recordings(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(all.size()));
 }
 BENCHMARK(classify_recordings)->Unit(benchmark::kMillisecond);
+
+// A recording whose channels are all exact, which is the dear case.
+Recording made_recording(std::size_t seed) {
+  Recording recording;
+  recording.steps = steps;
+  recording.warmup = 3;
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+    auto& series = recording.channels[kinds[kind]];
+    series.exact = true;
+    series.values = made(kind, seed).values;
+  }
+  return recording;
+}
+
+void classify_and_compare_recordings(benchmark::State& state) {
+  std::vector<Recording> all;
+  std::vector<BaselineTwin> baselines;
+  for (std::size_t i = 0; i < recordings; ++i) {
+    all.push_back(made_recording(i));
+    baselines.push_back(baseline_of(all.back()));
+  }
+  const auto growth = Growth().on("linear", 512).on("stairs", 512);
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < recordings; ++i) {
+      for (const auto* kind : kinds) benchmark::DoNotOptimize(signature_of(all[i], kind));
+      benchmark::DoNotOptimize(compare(baselines[i], all[i]));
+      benchmark::DoNotOptimize(compare(growth, all[i]));
+    }
+  }
+}
+BENCHMARK(classify_and_compare_recordings)->Unit(benchmark::kMillisecond);
 
 void classify_one(benchmark::State& state) {
   const auto kind = static_cast<std::size_t>(state.range(0));

@@ -38,8 +38,8 @@ class Training {
         optimizer_(net_->parameters(), torch::optim::SGDOptions(0.01)) {
     input_ = torch::ones({batch_, width}, device_);
     for (int i = 0; i < 3; ++i) step();
-    while (batch_ < 65536 && fastest(5) < Microseconds(5000)) {
-      batch_ *= 2;
+    while (batch_ < 1 << 20 && fastest(5) < Microseconds(5000)) {
+      batch_ += batch_ / 8;
       input_ = torch::ones({batch_, width}, device_);
       step();
     }

@@ -1,8 +1,6 @@
 // What the allocator probes have in common: live bytes, their peak, and the event hash.
 #pragma once
 
-#include <pthread.h>
-
 #include <atomic>
 #include <cstdint>
 #include <type_traits>
@@ -55,15 +53,21 @@ class EventLog {
   // makes nearly all events of a run, owns a set of counters and does without.
   Counters own_;
   Counters shared_;
-  std::atomic<pthread_t> owner_{0};  // 0: none yet
+  std::atomic<const void*> owner_{nullptr};  // a thread's own address; nullptr: none yet
   std::atomic<std::int64_t> peak_{0};
   std::uint64_t folded_mixed_ = 0;
   std::int64_t folded_events_ = 0;
   std::uint64_t hash_ = 0xcbf29ce484222325ULL;  // FNV-1a's offset basis
 };
 
+namespace detail {
+extern constinit EventLog the_log;
+// Its address is the thread's. Read without a call, which would cost as much as the event.
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local char this_thread = 0;
+}  // namespace detail
+
 // The log that the allocator of the run's device feeds. One run a process, so one log.
-EventLog& event_log();
+inline EventLog& event_log() { return detail::the_log; }
 
 // A call costs as much as the event.
 [[gnu::always_inline]] inline void EventLog::add(Action action, std::int64_t bytes) noexcept {
@@ -81,10 +85,10 @@ EventLog& event_log();
 }
 
 inline bool EventLog::is_owner() noexcept {
-  pthread_t owner = owner_.load(std::memory_order_relaxed);
-  if (owner == pthread_self()) return true;
-  return owner == 0 &&
-         owner_.compare_exchange_strong(owner, pthread_self(), std::memory_order_relaxed);
+  const void* self = &detail::this_thread;
+  const void* owner = owner_.load(std::memory_order_relaxed);
+  if (owner == self) return true;
+  return owner == nullptr && owner_.compare_exchange_strong(owner, self, std::memory_order_relaxed);
 }
 
 template <typename T>

@@ -16,9 +16,6 @@ torch::nn::Sequential mlp(const std::vector<std::int64_t>& widths, torch::Device
 // every twin starts from the same weights.
 void fill_deterministically(torch::nn::Module& module);
 
-// Bytes of all parameters, in float32 nets 4 times their number.
-std::int64_t parameter_bytes(const torch::nn::Module& module);
-
 // Euclidean norm over all gradients of the parameters, undefined ones left out.
 double gradient_norm(const torch::nn::Module& module);
 

@@ -47,8 +47,6 @@ struct Scenario {
   // By default the kind follows from the class's letter. A misuse that moves a gauge only is a
   // leak here even where the taxonomy files it under the lookalikes.
   std::optional<Kind> kind_override = {};
-  // Why the event hash of this scenario can't be promised to be the same twice; empty: it can.
-  std::string unordered = {};
 
   Kind kind() const;
   // Leaks and planted controls have both twins, everything else is its own fixed twin.

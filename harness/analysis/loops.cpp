@@ -192,6 +192,7 @@ void Search::tokens_by_stack() {
   if (root == 0) return;
   const auto main = sites_.function_of(sites_.last_frame(root));
   const bool frees = frees_have_own_stacks(trace_, lifetimes_);
+  PairIds functions;
   PairIds places;
   PairIds sized;
   std::vector<std::uint32_t> place_symbols;  // place * 2 + alloc
@@ -208,7 +209,13 @@ void Search::tokens_by_stack() {
           sites_.function_of(sites_.last_frame(sites_.root(stack.path))) != main) {
         symbol = 0;
       } else {
-        const auto place = id_of(places, stack.path, stack.callee);
+        // Of the called function, whatever its line: what it does is one visit of the line above it.
+        std::uint32_t function = 0;
+        if (stack.callee != no_frame) {
+          const auto [file, name] = sites_.function_of(stack.callee);
+          function = id_of(functions, file, name);
+        }
+        const auto place = id_of(places, stack.path, function);
         place_symbols.resize(std::max<std::size_t>(place_symbols.size(), place * 2 + 2));
         auto& known = place_symbols[place * 2 + (alloc ? 1 : 0)];
         if (known == 0) {

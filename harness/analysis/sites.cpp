@@ -66,6 +66,17 @@ constexpr Rule python_files[] = {
     {"packages/apex/optimizers/", optimizer | inside_step},
     {"packages/bitsandbytes/optim/", optimizer | inside_step},
     {"packages/safetensors/", loads_model | inside_step},
+    // Models and what they are made of, whose loops go round layers.
+    {"packages/transformers/models/", inside_step},
+    {"packages/diffusers/models/", inside_step},
+    {"packages/timm/", inside_step},
+    {"packages/torchvision/", inside_step},
+    {"packages/torchmetrics/", inside_step},
+    {"packages/peft/", inside_step},
+    {"packages/flash_attn/", inside_step},
+    {"packages/xformers/", inside_step},
+    {"packages/triton/", inside_step},
+    {"packages/deepspeed/runtime/zero/", inside_step},
     // One request: a loop over tokens.
     {"transformers/generation/", inside_step},
     // Stand above loops over steps.
@@ -160,7 +171,7 @@ Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
     } else {
       traits.library = is_native_library(function);
       traits.framework = traits.library;
-      traits.inside_step = traits.library;
+      traits.inside_step = traits.library || function.find("::forward(") != std::string_view::npos;
       traits.optimizer = function.find("::optim::") != std::string_view::npos;
       traits.engine = function.find("autograd::Engine::") != std::string_view::npos;
       traits.recurrent = function.find("::lstm") != std::string_view::npos ||

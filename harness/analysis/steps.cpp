@@ -158,6 +158,7 @@ std::optional<Steps> Finder::by_annotations() const {
     const auto [shape, number] = numbered(name);
     shapes[mark.name] = shape;
     auto& known = series[shape];
+    if (number >= 0 && number == known.last) continue;  // a doubled START
     ++known.marks;
     // A name without a number counts by coming again.
     known.following += number == known.last + 1 || number < 0 ? 1 : 0;
@@ -197,11 +198,13 @@ std::optional<Steps> Finder::by_annotations() const {
   if (marked * 10 < static_cast<std::int64_t>(trace_.size() - begin.front()) * 6) {
     return std::nullopt;
   }
-  const auto end = spans.end.size() == spans.start.size()
+  const bool ended = spans.end.size() == spans.start.size();
+  const auto end = ended
                        ? std::max(at_time(spans.end.back() + 1), begin.back() + 1)
                        : static_cast<EventIndex>(trace_.size());
   auto steps = at(std::move(begin), end, "annotations", 0.98);
   steps.before = before;
+  steps.ends_whole = ended;
   return steps;
 }
 
@@ -245,11 +248,13 @@ std::optional<Steps> Finder::by_snapshots() const {
   const auto last = begin.back();
   begin.pop_back();
   begin.insert(begin.begin(), 0);
-  return at(std::move(begin), last, "snapshots", 0.7);
+  auto steps = at(std::move(begin), last, "snapshots", 0.7);
+  steps.ends_whole = true;
+  return steps;
 }
 
-// Steps of an optimizer end the iteration or nearly so: what follows the last one up to the end of
-// the trace is in every iteration, where the dump stands behind the loop.
+// How many events of an iteration follow a place in it. What follows the last such place up to the
+// end of the trace does so in every iteration, where the dump stands behind the loop.
 EventIndex Finder::aligned(const std::vector<EventIndex>& ends) const {
   const auto tail = static_cast<EventIndex>(trace_.size()) - ends.back();
   std::int64_t like = 0;
@@ -288,7 +293,9 @@ std::optional<Steps> Finder::by_optimizer() const {
   const auto length = begin.size() > 1 ? begin[1] - begin[0] : last - begin[0];
   const auto first = begin.front() > length ? begin.front() - length : 0;
   begin.insert(begin.begin(), first);
-  return at(std::move(begin), last, "optimizer", 0.8);
+  auto steps = at(std::move(begin), last, "optimizer", 0.8);
+  steps.ends_whole = true;
+  return steps;
 }
 
 std::optional<Steps> Finder::by_loop(LoopBy by) const {
@@ -312,7 +319,22 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
   if (by == LoopBy::sizes && !asked && (loops.begin.size() < 6 || loops.alike < 0.85)) {
     return std::nullopt;
   }
-  auto steps = at(std::move(loops.begin), static_cast<EventIndex>(trace_.size()),
+  auto end = static_cast<EventIndex>(trace_.size());
+  if (by == LoopBy::sizes) {
+    // Where least is live need not be where the loop begins.
+    auto& begin = loops.begin;
+    const auto tail = end - begin.back();
+    const auto length = (begin.back() - begin.front()) / (begin.size() - 1);
+    if (tail * 2 < length && aligned(begin) == tail) {
+      for (auto& each : begin) each += tail;
+      end = begin.back();
+      begin.pop_back();
+      begin.insert(begin.begin(), begin.front() > length
+                                      ? begin.front() - static_cast<EventIndex>(length)
+                                      : 0);
+    }
+  }
+  auto steps = at(std::move(loops.begin), end,
                   by == LoopBy::stacks ? "call stacks" : "sizes", 0);
   steps.kind = std::move(loops.kind);
   steps.confidence = by == LoopBy::stacks ? 0.6 + 0.3 * loops.alike : 0.5;
@@ -370,7 +392,7 @@ void Finder::drop_cut_steps(Steps& steps) const {
       trace_.begin() + steps.begin[last], trace_.begin() + steps.begin[last + 1],
       [](const TraceEvent& event) { return event.kind == EventKind::oom; });
   // An allocation that failed and was survived is no end.
-  if (previous && (*previous < whole || (failed && steps.begin[last + 1] == trace_.size()))) {
+  if (previous && ((*previous < whole && !steps.ends_whole) || (failed && steps.begin[last + 1] == trace_.size()))) {
     steps.begin.pop_back();
     steps.kind.pop_back();
     steps.last_cut = true;

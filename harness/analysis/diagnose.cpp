@@ -424,7 +424,7 @@ void DeviceDiagnosis::decide() {
                            "torch.profiler.record_function(f\"## step {{i}} ##\"), or say --steps N "
                            "or --step-site FILE:LINE",
                            steps_.why_none));
-  } else if (births_ > 0 && loads_ * 2 > births_) {
+  } else if (births_ > 0 && loads_ * 3 >= births_) {
     drop(fmt::format("what comes again and again is the loading of a model, not a step; {}", longer));
   } else if (seen < least_steps || (!result.findings.empty() && seen < leak_steps)) {
     drop(fmt::format("the trace holds {} whole step{}: growth per step can't be told from what is "

@@ -118,6 +118,7 @@ class Finder {
   std::optional<Steps> by_loop(LoopBy by) const;
   Steps asked_for() const;
   EventIndex aligned(const std::vector<EventIndex>& ends) const;
+  void align_to_end(std::vector<EventIndex>& begin) const;
   void number_kinds(Steps& steps) const;
   void drop_cut_steps(Steps& steps) const;
   void count_before(Steps& steps) const;
@@ -298,6 +299,22 @@ std::optional<Steps> Finder::by_optimizer() const {
   return steps;
 }
 
+// Moves beginnings that were put where least is live to where the loop begins: where the dump stands
+// behind the loop, the trace ends with a whole iteration.
+void Finder::align_to_end(std::vector<EventIndex>& begin) const {
+  if (begin.size() < 3) return;
+  const auto length = begin[begin.size() - 1] - begin[begin.size() - 2];
+  const auto rest = static_cast<EventIndex>(trace_.size()) - begin.back();
+  if (rest <= length || rest >= 2 * length) return;
+  // Of the iteration after the last one that was found, what its end belongs to.
+  begin.push_back(begin.back() + length);
+  const auto tail = aligned(begin);
+  begin.pop_back();
+  if (tail == 0) return;
+  for (auto& each : begin) each += tail;
+  begin.front() = begin[1] > length ? begin[1] - length : 0;
+}
+
 std::optional<Steps> Finder::by_loop(LoopBy by) const {
   LoopWish wish;
   wish.count = options_.steps;
@@ -319,21 +336,8 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
   if (by == LoopBy::sizes && !asked && (loops.begin.size() < 6 || loops.alike < 0.85)) {
     return std::nullopt;
   }
-  auto end = static_cast<EventIndex>(trace_.size());
-  if (by == LoopBy::sizes) {
-    // Where least is live need not be where the loop begins.
-    auto& begin = loops.begin;
-    const auto tail = end - begin.back();
-    const auto length = (begin.back() - begin.front()) / (begin.size() - 1);
-    if (tail * 2 < length && aligned(begin) == tail) {
-      for (auto& each : begin) each += tail;
-      end = begin.back();
-      begin.pop_back();
-      begin.insert(begin.begin(), begin.front() > length
-                                      ? begin.front() - static_cast<EventIndex>(length)
-                                      : 0);
-    }
-  }
+  const auto end = static_cast<EventIndex>(trace_.size());
+  if (by == LoopBy::sizes) align_to_end(loops.begin);
   auto steps = at(std::move(loops.begin), end,
                   by == LoopBy::stacks ? "call stacks" : "sizes", 0);
   steps.kind = std::move(loops.kind);

@@ -236,8 +236,8 @@ void DeviceDiagnosis::add_lookalike(const Group& group, const Judged& judged) {
     each.taxonomy = "N17";
     each.reason = fmt::format("grew until step {} and no more since",
                               group.left.back().step + steps_.before);
-  } else if (group.left.size() == 1 && group.left.front().step <= 1) {
-    each.taxonomy = stack.optimizer ? "N02" : "N02";
+  } else if (group.left.size() == 1 && group.left.front().step + 1 < steps_.count()) {
+    each.taxonomy = "N02";
     each.reason = stack.optimizer
                       ? fmt::format("state of the optimizer, made once in step {}",
                                     group.left.front().step + steps_.before)
@@ -369,8 +369,9 @@ void DeviceDiagnosis::report_leaks() {
   }
 }
 
-// Whether the iterations are as many as the model has layers of one kind, and keep much of what they
-// allocate without a backward pass: one forward pass then looks the same as that many steps.
+// Whether the iterations are as many as the model has layers of one kind, or fewer and each of them
+// too short for a pass through all layers, and keep much of what they allocate without a backward
+// pass: one forward pass looks the same as that many steps.
 bool DeviceDiagnosis::goes_round_layers() const {
   const auto count = steps_.count();
   if (steps_.source != "call stacks" && steps_.source != "sizes") return false;
@@ -389,8 +390,10 @@ bool DeviceDiagnosis::goes_round_layers() const {
     if (each.freed == no_event) kept += static_cast<double>(event.size);
   }
   for (const auto& each : lifetimes_.unborn) ++before[{each.stack, each.requested}];
-  return kept * 3 >= allocated &&
-         std::ranges::any_of(before, [&](const auto& each) { return each.second == count; });
+  return kept * 3 >= allocated && std::ranges::any_of(before, [&](const auto& each) {
+           const auto layers = each.second;
+           return layers == count || (layers > count && births_ * 2 <= layers * count);
+         });
 }
 
 // Whether the level rose in each of the last steps although no place leaks by the rules.
@@ -434,7 +437,7 @@ void DeviceDiagnosis::decide() {
     drop(fmt::format("the iterations seen free nothing at all, as the building of a model would; {}",
                      longer));
   } else if (!result.findings.empty() && goes_round_layers()) {
-    drop(fmt::format("the {} iterations seen are as many as the model has layers of one kind: one "
+    drop(fmt::format("the {} iterations seen may be layers of the model, which are as many or more: one "
                      "forward pass looks like that; {}",
                      seen, longer));
   } else if (!result.findings.empty()) {

@@ -307,10 +307,10 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   }
   const bool usually_frees = group.freed >= 3 * static_cast<std::int64_t>(left.size());
   if (times < 3) {
-    // Twice, the same distance apart, by a place that never frees: too few to tell.
-    const bool twice = times == 2 && left.size() == 2 && goes_on && group.freed == 0 &&
-                       left.front().step > 0 && left[0].bytes == left[1].bytes &&
-                       (longest >= 3 || count < 6);
+    // Twice the same, neither of them warm-up nor the state of the last steps: too few to tell.
+    const bool twice = times == 2 && goes_on && left.front().step > 0 &&
+                       left[0].bytes == left[1].bytes &&
+                       (left[1].step - left[0].step >= 3 || count < 6);
     judged.judgement = twice ? Judgement::suspect : Judgement::none;
     return judged;
   }

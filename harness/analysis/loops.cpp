@@ -20,7 +20,9 @@
 #include "loops.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -236,16 +238,31 @@ void Search::tokens_by_stack() {
   places_ = static_cast<std::uint32_t>(places.size());
 }
 
+// A size alone says little: many allocations of a step share it. With the sizes before it, it says
+// where in the step it is.
 void Search::tokens_by_size() {
+  constexpr std::size_t context = 8;
   PairIds sizes;
-  for (const auto& allocation : lifetimes_.allocations) {
-    const auto& event = trace_[allocation.born];
-    const auto id = id_of(sizes, static_cast<std::uint64_t>(event.size), 0);
-    if (id == symbols_.size()) symbols_.push_back({0, id, true, true});
-    tokens_.push_back({allocation.born, id, id, 0});
+  PairIds places;
+  std::array<std::uint64_t, context> last{};
+  std::size_t next = 0;
+  for (EventIndex at = 0; at < trace_.size(); ++at) {
+    const auto& event = trace_[at];
+    const bool alloc = event.kind == EventKind::alloc;
+    if (!alloc && event.kind != lifetimes_.free_kind) continue;
+    last[next] = static_cast<std::uint64_t>(event.size) * 2 + (alloc ? 1 : 0);
+    next = (next + 1) % context;
+    if (!alloc) continue;
+    std::uint64_t hash = 0;
+    for (std::size_t each = 0; each < context; ++each) {
+      hash = mixed(hash, last[(next + each) % context]);
+    }
+    const auto place = id_of(places, hash, 0);
+    if (place == symbols_.size()) symbols_.push_back({0, place, true, true});
+    tokens_.push_back({at, id_of(sizes, static_cast<std::uint64_t>(event.size), 0), place, 0});
   }
-  contents_ = static_cast<std::uint32_t>(symbols_.size());
-  places_ = contents_;
+  contents_ = static_cast<std::uint32_t>(sizes.size());
+  places_ = static_cast<std::uint32_t>(places.size());
 }
 
 // Every key with at least three visits: symbols, then sized ones. The best first.
@@ -301,7 +318,7 @@ std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
   return found;
 }
 
-// The median likeness of what lies between one pair of visits and the next: what they have in common
+// The usual likeness of what lies between one pair of visits and the next: what they have in common
 // by what is in either, once counting how often and once not, since an iteration may go round a loop
 // of its own. Looks at a part of a long trace.
 double Search::alike(const Sequence& sequence, const std::vector<std::uint32_t>& at) {
@@ -330,6 +347,11 @@ double Search::alike(const Sequence& sequence, const std::vector<std::uint32_t>&
     const auto either = static_cast<double>(to - from) - static_cast<double>(common);
     likeness.push_back(0.5 * (static_cast<double>(common) / either +
                               static_cast<double>(common_kinds) / static_cast<double>(kinds)));
+  }
+  // Sizes alone don't tell layers from steps, but what stands between the layers of two steps does.
+  if (by_ == LoopBy::sizes) {
+    return std::accumulate(likeness.begin(), likeness.end(), 0.0) /
+           static_cast<double>(likeness.size());
   }
   const auto median = likeness.begin() + static_cast<std::ptrdiff_t>(likeness.size() / 2);
   std::ranges::nth_element(likeness, median);
@@ -412,7 +434,10 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t d
     if (!good.empty() && candidate.explained * 10 < good.front().explained * 6) break;
     candidate.alike = alike(sequence, candidate.at);
     if (candidate.alike < enough_alike) continue;
-    if (by_ == LoopBy::sizes && wish_.count == 0 && freed_soon(sequence, candidate.at) < 0.8) continue;
+    if (by_ == LoopBy::sizes && wish_.count == 0 &&
+        (candidate.at.size() < 6 || freed_soon(sequence, candidate.at) < 0.8)) {
+      continue;
+    }
     const auto first = sequence[candidate.at.front()];
     const auto last = sequence[candidate.at.back()];
     // Layers, all before the one backward pass.
@@ -426,6 +451,10 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t d
     return each.at.front() >= last || each.at.back() <= first;
   });
   if (wish_.count != 0) return good.front();
+  if (by_ == LoopBy::sizes) {
+    const auto most = std::ranges::max_element(good, {}, &Candidate::alike)->alike;
+    std::erase_if(good, [&](const Candidate& each) { return each.alike < most - 0.05; });
+  }
   const auto symbols = symbols_.size();
   const auto path_of = [&](const Candidate& each) {
     return symbols_[each.key < symbols ? each.key : sized_symbol_[each.key - symbols]].path;

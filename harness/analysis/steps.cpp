@@ -337,7 +337,17 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
     return std::nullopt;
   }
   const auto end = static_cast<EventIndex>(trace_.size());
-  if (by == LoopBy::sizes) align_to_end(loops.begin);
+  if (by == LoopBy::sizes) {
+    align_to_end(loops.begin);
+    // The first iteration allocates more than the others and so does not look like them.
+    auto& begin = loops.begin;
+    const auto length = begin[1] - begin[0];
+    const auto from = begin[0] - std::min(begin[0], length + length / 2);
+    if (!asked && holds(from, begin[0], begin[0], begin[1]) >= 0.9) {
+      begin.insert(begin.begin(), begin[0] - std::min(begin[0], length));
+      loops.kind.insert(loops.kind.begin(), loops.kind.front());
+    }
+  }
   auto steps = at(std::move(loops.begin), end,
                   by == LoopBy::stacks ? "call stacks" : "sizes", 0);
   steps.kind = std::move(loops.kind);

@@ -343,7 +343,14 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
     auto& begin = loops.begin;
     const auto length = begin[1] - begin[0];
     const auto from = begin[0] - std::min(begin[0], length + length / 2);
-    if (!asked && holds(from, begin[0], begin[0], begin[1]) >= 0.9) {
+    const auto frees = [&](EventIndex first, EventIndex last) {
+      return std::count_if(trace_.begin() + first, trace_.begin() + last, [&](const auto& event) {
+        return event.kind == lifetimes_.free_kind;
+      });
+    };
+    // The building of the model asks for the sizes of its gradients, and frees little.
+    if (!asked && holds(from, begin[0], begin[0], begin[1]) >= 0.9 &&
+        frees(from, begin[0]) * 10 >= frees(begin[0], begin[1]) * 7) {
       begin.insert(begin.begin(), begin[0] - std::min(begin[0], length));
       loops.kind.insert(loops.kind.begin(), loops.kind.front());
     }

@@ -17,8 +17,8 @@
 namespace leaklab {
 namespace {
 
-constexpr std::int64_t least_steps = 3;   // to call a trace clean
-constexpr std::int64_t leak_steps = 4;    // to call it a leak
+constexpr std::int64_t least_steps = 3;  // to call a trace clean
+constexpr std::int64_t leak_steps = 4;   // to call it a leak
 
 // What a recording with all that a diagnosis can use looks like.
 constexpr std::string_view record_call =
@@ -115,9 +115,9 @@ class DeviceDiagnosis {
   std::int64_t suspects_ = 0;
   std::int64_t in_one_phase_ = 0;
   std::int64_t in_call_replaced_ = 0;
-  std::int64_t loads_ = 0;      // allocations of whole steps that load a model
-  std::int64_t births_ = 0;     // all of whole steps
-  std::int64_t freed_ = 0;      // of them
+  std::int64_t loads_ = 0;   // allocations of whole steps that load a model
+  std::int64_t births_ = 0;  // all of whole steps
+  std::int64_t freed_ = 0;   // of them
   CodeSite suspect_site_;
   std::vector<FrameId> lines_;  // by event, of the last event before it that has one
 };
@@ -164,8 +164,8 @@ FrameId DeviceDiagnosis::line_before(EventIndex event) {
 
 void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   const auto& stack = sites_.stack(group.stack);
-  const auto line = stack.site == no_frame && sites_.any_frames() ? line_before(group.last_left)
-                                                                  : stack.site;
+  const auto line =
+      stack.site == no_frame && sites_.any_frames() ? line_before(group.last_left) : stack.site;
   auto& leak = leaks_[line];
   leak.frame = line;
   if (leak.added.empty()) {
@@ -211,9 +211,9 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   traits.private_pool = traits.private_pool || group.pool != 0;
   traits.scalar = leak.last_size <= 8;
   traits.replaced = traits.replaced || judged.judgement == Judgement::replaced;
-  traits.superlinear =
-      judged.growth.size() >= 5 &&
-      rises + 1 == static_cast<std::int64_t>(judged.growth.size()) && !traits.replaced;
+  traits.superlinear = judged.growth.size() >= 5 &&
+                       rises + 1 == static_cast<std::int64_t>(judged.growth.size()) &&
+                       !traits.replaced;
   traits.many_places = leak.places >= 3 && traits.in_call;
   traits.evaluation = std::ranges::all_of(
       judged.growth, [&](const Left& each) { return is_evaluation(each.step); });
@@ -231,11 +231,12 @@ void DeviceDiagnosis::add_lookalike(const Group& group, const Judged& judged) {
     for (const auto& left : group.held) held = std::max(held, left.bytes);
     each.taxonomy = "N17";
     each.bytes = std::max(each.bytes, held);
-    each.reason = fmt::format("held for up to {} steps and then freed: bounded", group.longest_life);
+    each.reason =
+        fmt::format("held for up to {} steps and then freed: bounded", group.longest_life);
   } else if (judged.judgement == Judgement::stopped) {
     each.taxonomy = "N17";
-    each.reason = fmt::format("grew until step {} and no more since",
-                              group.left.back().step + steps_.before);
+    each.reason =
+        fmt::format("grew until step {} and no more since", group.left.back().step + steps_.before);
   } else if (group.left.size() == 1 && group.left.front().step + 1 < steps_.count()) {
     each.taxonomy = "N02";
     each.reason = stack.optimizer
@@ -339,10 +340,12 @@ void DeviceDiagnosis::report_leaks() {
             ? fmt::format("one tensor is replaced by a larger one in each of {} steps; likely {}",
                           leak.times, rule.cause)
             : fmt::format(
-                  "{} allocations of {} steps are live at the dump, older than anything freed there; "
+                  "{} allocations of {} steps are live at the dump, older than anything freed "
+                  "there; "
                   "likely {}",
                   leak.live_count, leak.times, rule.cause);
-    std::partial_sum(leak.added.begin(), leak.added.end(), std::back_inserter(finding.live_by_step));
+    std::partial_sum(leak.added.begin(), leak.added.end(),
+                     std::back_inserter(finding.live_by_step));
     for (const auto id : snapshot_.stacks[leak.stack]) {
       if (finding.frames.size() == 12) break;
       if (sites_.frame(id).python != sites_.python()) continue;
@@ -421,42 +424,51 @@ void DeviceDiagnosis::decide() {
   };
   const auto longer = fmt::format("record ten steps or more: {}", record_call);
   if (seen == 0) {
-    drop(trace_.empty()
-             ? fmt::format("there is no trace of this device: call {} before the loop", record_call)
-             : fmt::format("no steps were found: {}. Record ten steps or more, or mark them with "
-                           "torch.profiler.record_function(f\"## step {{i}} ##\"), or say --steps N "
-                           "or --step-site FILE:LINE",
-                           steps_.why_none));
+    drop(
+        trace_.empty()
+            ? fmt::format("there is no trace of this device: call {} before the loop", record_call)
+            : fmt::format("no steps were found: {}. Record ten steps or more, or mark them with "
+                          "torch.profiler.record_function(f\"## step {{i}} ##\"), or say --steps N "
+                          "or --step-site FILE:LINE",
+                          steps_.why_none));
   } else if (births_ > 0 && loads_ * 3 >= births_) {
-    drop(fmt::format("what comes again and again is the loading of a model, not a step; {}", longer));
-  } else if (seen < least_steps || (!result.findings.empty() && seen < leak_steps)) {
-    drop(fmt::format("the trace holds {} whole step{}: growth per step can't be told from what is "
-                     "allocated once; {}",
-                     seen, seen == 1 ? "" : "s", longer));
-  } else if (!result.findings.empty() && freed_ == 0 && seen < 8) {
-    drop(fmt::format("the iterations seen free nothing at all, as the building of a model would; {}",
+    drop(fmt::format("what comes again and again is the loading of a model, not a step; {}",
                      longer));
+  } else if (seen < least_steps || (!result.findings.empty() && seen < leak_steps)) {
+    drop(
+        fmt::format("the trace holds {} whole step{}: growth per step can't be told from what is "
+                    "allocated once; {}",
+                    seen, seen == 1 ? "" : "s", longer));
+  } else if (!result.findings.empty() && freed_ == 0 && seen < 8) {
+    drop(fmt::format(
+        "the iterations seen free nothing at all, as the building of a model would; {}", longer));
   } else if (!result.findings.empty() && goes_round_layers()) {
-    drop(fmt::format("the {} iterations seen may be layers of the model, which are as many or more: one "
-                     "forward pass looks like that; {}",
-                     seen, longer));
+    drop(fmt::format(
+        "the {} iterations seen may be layers of the model, which are as many or more: one "
+        "forward pass looks like that; {}",
+        seen, longer));
   } else if (!result.findings.empty()) {
     result.verdict = Verdict::leak;
   } else if (in_one_phase_ > 0) {
-    drop(fmt::format("{} keeps what it allocates in a phase that came once and was running at the "
-                     "dump; record until a second such phase has ended",
-                     named(suspect_site_)));
+    drop(
+        fmt::format("{} keeps what it allocates in a phase that came once and was running at the "
+                    "dump; record until a second such phase has ended",
+                    named(suspect_site_)));
   } else if (in_call_replaced_ > 0) {
-    drop(fmt::format("a tensor of {} is replaced by a larger one in each iteration, as in the cache "
-                     "of one long request; record until the next request has begun",
-                     named(suspect_site_)));
+    drop(
+        fmt::format("a tensor of {} is replaced by a larger one in each iteration, as in the cache "
+                    "of one long request; record until the next request has begun",
+                    named(suspect_site_)));
   } else if (suspects_ > 0) {
-    drop(fmt::format("{} kept something in too few steps to tell a leak from warm-up; record three "
-                     "times as many steps",
-                     named(suspect_site_)));
+    drop(
+        fmt::format("{} kept something in too few steps to tell a leak from warm-up; record three "
+                    "times as many steps",
+                    named(suspect_site_)));
   } else if (level_rises()) {
-    drop("the level rises in each step and no line keeps what it allocates: sizes grow; record until "
-         "they no longer do");
+    drop(
+        "the level rises in each step and no line keeps what it allocates: sizes grow; record "
+        "until "
+        "they no longer do");
   } else {
     result.verdict = Verdict::clean;
   }
@@ -467,22 +479,26 @@ void DeviceDiagnosis::tell_limits() {
   const bool known_before =
       std::ranges::any_of(lifetimes_.unborn, [](const Unborn& each) { return each.stack != 0; });
   if (known_before) {
-    limit(fmt::format("the oldest events are gone ({} live blocks were allocated before those that "
-                      "are left): a larger max_entries than {} keeps them",
-                      lifetimes_.unborn.size(), trace_.size()));
+    limit(
+        fmt::format("the oldest events are gone ({} live blocks were allocated before those that "
+                    "are left): a larger max_entries than {} keeps them",
+                    lifetimes_.unborn.size(), trace_.size()));
   } else if (lifetimes_.begins_late()) {
-    limit(fmt::format("{} live blocks and {} frees are of allocations before recording began, whose "
-                      "lines are not known: start recording before the model is built",
-                      lifetimes_.unborn.size(), lifetimes_.unknown_frees));
+    limit(
+        fmt::format("{} live blocks and {} frees are of allocations before recording began, whose "
+                    "lines are not known: start recording before the model is built",
+                    lifetimes_.unborn.size(), lifetimes_.unknown_frees));
   }
   if (lifetimes_.lost > 0) {
-    limit(fmt::format("{} allocations of the trace are no longer there at the dump: dump before "
-                      "recording is switched off",
-                      lifetimes_.lost));
+    limit(
+        fmt::format("{} allocations of the trace are no longer there at the dump: dump before "
+                    "recording is switched off",
+                    lifetimes_.lost));
   }
   if (!sites_.any_frames()) {
-    limit("events have no frames, so no line can be named: record with stacks=\"python\", "
-          "context=\"all\"");
+    limit(
+        "events have no frames, so no line can be named: record with stacks=\"python\", "
+        "context=\"all\"");
   } else {
     const bool backward = std::ranges::any_of(trace_, [](const TraceEvent& event) {
       return event.kind == EventKind::alloc && event.stack == 0;
@@ -490,8 +506,9 @@ void DeviceDiagnosis::tell_limits() {
     const bool kept = std::ranges::any_of(
         result.findings, [](const Finding& finding) { return finding.site.file.empty(); });
     if (backward && kept) {
-      limit("what leaks is allocated in a backward pass, whose events have no frames: record with "
-            "stacks=\"all\"");
+      limit(
+          "what leaks is allocated in a backward pass, whose events have no frames: record with "
+          "stacks=\"all\"");
     }
   }
   if (result.verdict == Verdict::leak) {
@@ -550,14 +567,15 @@ std::string summary_of(const Diagnosis& diagnosis) {
     return text;
   }
   if (diagnosis.verdict == Verdict::clean) {
-    return fmt::format("No leak: over {} steps nothing is left behind that the same line did not "
-                       "free before.",
-                       steps.seen);
+    return fmt::format(
+        "No leak: over {} steps nothing is left behind that the same line did not "
+        "free before.",
+        steps.seen);
   }
   const auto& worst = diagnosis.findings.front();
-  auto text = fmt::format("Leak of {} a step since step {}, at {}",
-                          bytes_text(diagnosis.bytes_per_step), diagnosis.onset_step,
-                          named(worst.site));
+  auto text =
+      fmt::format("Leak of {} a step since step {}, at {}", bytes_text(diagnosis.bytes_per_step),
+                  diagnosis.onset_step, named(worst.site));
   if (diagnosis.findings.size() > 1) {
     text += fmt::format(" and {} more line{}", diagnosis.findings.size() - 1,
                         diagnosis.findings.size() == 2 ? "" : "s");
@@ -567,9 +585,9 @@ std::string summary_of(const Diagnosis& diagnosis) {
 
 // How much a device's diagnosis says: a leak before clean before undecided, then by steps.
 auto weight(const Diagnosis& diagnosis) {
-  const auto verdict = diagnosis.verdict == Verdict::leak ? 2
+  const auto verdict = diagnosis.verdict == Verdict::leak    ? 2
                        : diagnosis.verdict == Verdict::clean ? 1
-                                                              : 0;
+                                                             : 0;
   return std::pair(verdict, diagnosis.steps.seen);
 }
 
@@ -638,7 +656,8 @@ nlohmann::json site_json(const CodeSite& site) {
 
 nlohmann::json sites_json(const std::vector<std::pair<CodeSite, std::int64_t>>& sites) {
   auto list = nlohmann::json::array();
-  for (const auto& [site, bytes] : sites) list.push_back({{"site", site_json(site)}, {"bytes", bytes}});
+  for (const auto& [site, bytes] : sites)
+    list.push_back({{"site", site_json(site)}, {"bytes", bytes}});
   return list;
 }
 
@@ -662,8 +681,8 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
     findings.push_back({{"class", each.taxonomy},
                         {"channel", each.channel},
                         {"site", site_json(each.site)},
-                        {"bytes_per_step", each.bytes_per_step ? rate_json(*each.bytes_per_step)
-                                                               : nlohmann::json()},
+                        {"bytes_per_step",
+                         each.bytes_per_step ? rate_json(*each.bytes_per_step) : nlohmann::json()},
                         {"live_bytes", each.live_bytes},
                         {"live_allocations", each.live_allocations},
                         {"confidence", each.confidence},

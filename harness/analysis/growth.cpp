@@ -27,8 +27,8 @@ struct Key {
 
 struct KeyHash {
   std::size_t operator()(const Key& key) const {
-    auto hash = (std::uint64_t{key.stack} + 1) * 0x9e3779b97f4a7c15u +
-                static_cast<std::uint64_t>(key.size);
+    auto hash =
+        (std::uint64_t{key.stack} + 1) * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(key.size);
     hash ^= hash >> 32;
     hash *= 0xd6e8feb86659fd93u;
     return hash ^ (hash >> 29);
@@ -186,7 +186,8 @@ bool replaced_by_larger(const Group& group, std::int64_t steps) {
   for (auto at = held.size() - 1; at > 0; --at) {
     const auto& now = held[at];
     const auto& before = held[at - 1];
-    if (now.step != before.step + 1 || now.count != before.count || now.bytes <= before.bytes) break;
+    if (now.step != before.step + 1 || now.count != before.count || now.bytes <= before.bytes)
+      break;
     ++rising;
   }
   return rising >= std::max(least, steps * 2 / 3);
@@ -194,7 +195,8 @@ bool replaced_by_larger(const Group& group, std::int64_t steps) {
 
 std::vector<std::int64_t> gaps_of(const std::vector<Left>& left) {
   std::vector<std::int64_t> gaps;
-  for (std::size_t at = 1; at < left.size(); ++at) gaps.push_back(left[at].step - left[at - 1].step);
+  for (std::size_t at = 1; at < left.size(); ++at)
+    gaps.push_back(left[at].step - left[at - 1].step);
   std::ranges::sort(gaps);
   return gaps;
 }
@@ -264,10 +266,9 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   if (replaced_by_larger(group, count)) {
     judged.judgement = Judgement::replaced;
     for (std::size_t at = 1; at < group.held.size(); ++at) {
-      judged.growth.push_back({group.held[at].step,
-                               std::max<std::int64_t>(0, group.held[at].bytes -
-                                                             group.held[at - 1].bytes),
-                               0});
+      judged.growth.push_back(
+          {group.held[at].step,
+           std::max<std::int64_t>(0, group.held[at].bytes - group.held[at - 1].bytes), 0});
     }
     judged.onset = group.held.front().step;
     judged.trusted = count;
@@ -279,12 +280,12 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     if (group.longest_life >= 2) judged.judgement = Judgement::bounded;
     return judged;
   }
-  // One optimizer and one model are in use: the first one is left behind when the second comes. None
-  // is made anew in each step.
+  // One optimizer and one model are in use: the first one is left behind when the second comes.
+  // None is made anew in each step.
   const auto apart = left.size() > 1 ? left[1].step - left[0].step : 0;
   const bool one_in_use = (stack.optimizer || stack.loads_model) && apart > 1;
-  auto times = std::ranges::count_if(
-      left, [&](const Left& each) { return each.step < judged.trusted; });
+  auto times =
+      std::ranges::count_if(left, [&](const Left& each) { return each.step < judged.trusted; });
   if (one_in_use) {
     if (group.early_count > 0 || group.unborn_count > 0) {
       times += times > 0 ? 1 : 0;
@@ -319,8 +320,8 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     return judged;
   }
   const auto middle = (left.front().step + count) / 2;
-  const auto late = std::ranges::count_if(
-      left, [&](const Left& each) { return each.step >= middle; });
+  const auto late =
+      std::ranges::count_if(left, [&](const Left& each) { return each.step >= middle; });
   if (late * 3 < static_cast<std::int64_t>(left.size())) {
     judged.judgement = Judgement::stopped;
     return judged;
@@ -331,8 +332,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     judged.judgement = Judgement::suspect;
     return judged;
   }
-  judged.judgement =
-      only_in_last_phase(left, steps) ? Judgement::one_phase : Judgement::leak;
+  judged.judgement = only_in_last_phase(left, steps) ? Judgement::one_phase : Judgement::leak;
   return judged;
 }
 

@@ -6,14 +6,15 @@
 // many there are.
 //
 // An anchor is what every iteration does once: a line that allocates, or a line that allocates one
-// size. Each line is tried as an anchor: it explains as many events as lie between its visits if all
-// were as short as the shorter ones, and what lies between one pair of visits must be like what lies
-// between the next. Of the anchors that explain most, the one with the most visits wins: steps, not
-// epochs. A line with several allocations is visited no oftener than the rarest of them comes.
+// size. Each line is tried as an anchor: it explains as many events as lie between its visits if
+// all were as short as the shorter ones, and what lies between one pair of visits must be like what
+// lies between the next. Of the anchors that explain most, the one with the most visits wins:
+// steps, not epochs. A line with several allocations is visited no oftener than the rarest of them
+// comes.
 //
-// Where the iterations of a loop are now and then much longer than usual, or something is left after
-// its last one, what they hold beyond the usual is searched in the same way: evaluation between
-// training.
+// Where the iterations of a loop are now and then much longer than usual, or something is left
+// after its last one, what they hold beyond the usual is searched in the same way: evaluation
+// between training.
 //
 // Between two anchors the new iteration begins where the lines jump back farthest in the outermost
 // function that they move in; where only one line is seen, where least is live.
@@ -59,7 +60,8 @@ struct PairHash {
     return mixed(pair.first, pair.second);
   }
 };
-using PairIds = std::unordered_map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t, PairHash>;
+using PairIds =
+    std::unordered_map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t, PairHash>;
 
 std::uint32_t id_of(PairIds& ids, std::uint64_t first, std::uint64_t second) {
   return ids.try_emplace({first, second}, static_cast<std::uint32_t>(ids.size()) + 1).first->second;
@@ -79,7 +81,8 @@ bool frees_have_own_stacks(std::span<const TraceEvent> trace, const Lifetimes& l
   return same * 10 < frees * 9;
 }
 
-// How an iteration begins: with what, and how its line lies to the last one of the iteration before.
+// How an iteration begins: with what, and how its line lies to the last one of the iteration
+// before.
 struct Beginning {
   std::uint32_t symbol = 0;
   std::uint32_t shared = 0;
@@ -104,8 +107,8 @@ struct FoundLoop {
 
 class Search {
  public:
-  Search(std::span<const TraceEvent> trace, const Sites& sites, const Lifetimes& lifetimes, LoopBy by,
-         const LoopWish& wish)
+  Search(std::span<const TraceEvent> trace, const Sites& sites, const Lifetimes& lifetimes,
+         LoopBy by, const LoopWish& wish)
       : trace_(trace), sites_(sites), lifetimes_(lifetimes), by_(by), wish_(wish) {
     if (by == LoopBy::stacks) {
       tokens_by_stack();
@@ -134,8 +137,8 @@ class Search {
   // Whether the token allocates what is freed before the token `limit`.
   bool freed_within(std::uint32_t token, std::uint32_t limit) const;
   double with_others(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
-  bool is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner, bool above,
-                bool others_matter) const;
+  bool is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner,
+                bool above, bool others_matter) const;
   std::optional<Candidate> choose(const Sequence& sequence, std::int64_t depth);
   void search(const Sequence& sequence, std::int64_t depth, std::vector<FoundLoop>& loops);
   std::uint32_t cut(std::uint32_t from, std::uint32_t to) const;
@@ -153,14 +156,14 @@ class Search {
   LoopBy by_;
   const LoopWish& wish_;
   std::vector<Token> tokens_;
-  std::vector<Symbol> symbols_{Symbol{}};      // by symbol
+  std::vector<Symbol> symbols_{Symbol{}};       // by symbol
   std::vector<std::uint32_t> sized_symbol_{0};  // by sized: its symbol
-  std::vector<std::uint32_t> others_before_;   // tokens without symbol before each token
+  std::vector<std::uint32_t> others_before_;    // tokens without symbol before each token
   std::uint32_t contents_ = 0;
   std::uint32_t places_ = 0;
   // By content, how often in one stretch and in the next; all 0 between uses.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> scratch_;
-  std::vector<std::int64_t> levels_;   // before each event
+  std::vector<std::int64_t> levels_;  // before each event
 };
 
 PathId Search::main_root() const {
@@ -211,7 +214,8 @@ void Search::tokens_by_stack() {
           sites_.function_of(sites_.last_frame(sites_.root(stack.path))) != main) {
         symbol = 0;
       } else {
-        // Of the called function, whatever its line: what it does is one visit of the line above it.
+        // Of the called function, whatever its line: what it does is one visit of the line above
+        // it.
         std::uint32_t function = 0;
         if (stack.callee != no_frame) {
           const auto [file, name] = sites_.function_of(stack.callee);
@@ -319,8 +323,8 @@ std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
 }
 
 // The usual likeness of what lies between one pair of visits and the next: what they have in common
-// by what is in either, once counting how often and once not, since an iteration may go round a loop
-// of its own. Looks at a part of a long trace.
+// by what is in either, once counting how often and once not, since an iteration may go round a
+// loop of its own. Looks at a part of a long trace.
 double Search::alike(const Sequence& sequence, const std::vector<std::uint32_t>& at) {
   constexpr std::size_t most_pairs = 48;
   constexpr std::size_t most_tokens = 1'000'000;
@@ -495,8 +499,7 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t d
   return outer == nullptr ? *best : *outer;
 }
 
-void Search::search(const Sequence& sequence, std::int64_t depth,
-                    std::vector<FoundLoop>& loops) {
+void Search::search(const Sequence& sequence, std::int64_t depth, std::vector<FoundLoop>& loops) {
   if (sequence.size() < 3) return;
   const auto chosen = choose(sequence, depth);
   if (!chosen) return;
@@ -539,8 +542,8 @@ void Search::search(const Sequence& sequence, std::int64_t depth,
   std::vector<FoundLoop> inner;
   search(beyond, depth + 1, inner);
   for (auto& each : inner) {
-    // What comes once in each long iteration is the end of an epoch and no loop; what frees nothing,
-    // or comes in a few short rounds, is a line that copies or adds up many tensors.
+    // What comes once in each long iteration is the end of an epoch and no loop; what frees
+    // nothing, or comes in a few short rounds, is a line that copies or adds up many tensors.
     std::vector<std::uint32_t> lengths;
     std::size_t in_a_row = 0;
     std::size_t most_in_a_row = 0;
@@ -608,8 +611,8 @@ std::uint32_t Search::first_cut(const std::vector<std::uint32_t>& anchors,
   if (cuts.empty() || by_ == LoopBy::sizes) return anchors.front();
   std::map<PathId, std::int64_t> begins;
   for (const auto at : cuts) ++begins[path(at)];
-  const auto usual = std::ranges::max_element(
-      begins, {}, [](const auto& entry) { return entry.second; })->first;
+  const auto usual =
+      std::ranges::max_element(begins, {}, [](const auto& entry) { return entry.second; })->first;
   // No farther back than the others begin before their anchors.
   std::uint32_t span = 0;
   for (std::size_t each = 0; each < cuts.size(); ++each) {
@@ -679,8 +682,8 @@ LoopsFound Search::found() {
   std::size_t latest = 0;
   for (const auto& loop : loops) {
     earliest = std::min<std::size_t>(earliest, loop.anchors.front());
-    latest = std::max<std::size_t>(latest, loop.anchors.back() + loop.anchors.back() -
-                                               loop.anchors[loop.anchors.size() - 2]);
+    latest = std::max<std::size_t>(
+        latest, loop.anchors.back() + loop.anchors.back() - loop.anchors[loop.anchors.size() - 2]);
   }
   result.covered = static_cast<double>(std::min(latest, tokens_.size()) - earliest) /
                    static_cast<double>(tokens_.size());

@@ -104,15 +104,56 @@ constexpr Rule python_functions[] = {
 
 // Beginnings of names of C++ functions, without what they return.
 constexpr std::string_view native_libraries[] = {
-    "at::",         "c10::",        "c10d::",      "caffe2::",    "torch::",     "std::",
-    "__gnu_cxx::",  "pybind11::",   "cudnn",       "cublas",      "cuda",        "nccl",
-    "__libc_",      "__clone",      "clone",       "_start",      "start_thread", "pthread_",
-    "THP",          "Py",           "_Py",         "operator new", "void at::",   "void c10::",
-    "void torch::", "void std::",   "execute_native_thread_routine", "decltype(auto) c10::",
-    "gomp_",        "GOMP_",        "call_init",   "_dl_",        "dlopen",      "cfunction_",
-    "method_",      "slot_tp_",     "type_call",   "object_",     "run_mod",     "run_eval",
-    "partial_",     "vectorcall_",  "builtin_",    "property_",   "func_get",    "bound_method",
-    "clone3",       "??",           "_object",     "unwind",
+    "at::",
+    "c10::",
+    "c10d::",
+    "caffe2::",
+    "torch::",
+    "std::",
+    "__gnu_cxx::",
+    "pybind11::",
+    "cudnn",
+    "cublas",
+    "cuda",
+    "nccl",
+    "__libc_",
+    "__clone",
+    "clone",
+    "_start",
+    "start_thread",
+    "pthread_",
+    "THP",
+    "Py",
+    "_Py",
+    "operator new",
+    "void at::",
+    "void c10::",
+    "void torch::",
+    "void std::",
+    "execute_native_thread_routine",
+    "decltype(auto) c10::",
+    "gomp_",
+    "GOMP_",
+    "call_init",
+    "_dl_",
+    "dlopen",
+    "cfunction_",
+    "method_",
+    "slot_tp_",
+    "type_call",
+    "object_",
+    "run_mod",
+    "run_eval",
+    "partial_",
+    "vectorcall_",
+    "builtin_",
+    "property_",
+    "func_get",
+    "bound_method",
+    "clone3",
+    "??",
+    "_object",
+    "unwind",
 };
 
 bool ends_in(std::string_view text, std::initializer_list<std::string_view> endings) {
@@ -122,7 +163,8 @@ bool ends_in(std::string_view text, std::initializer_list<std::string_view> endi
 // Native frames have no line, or one of a C++ source or of a shared object.
 bool is_python(std::string_view file, std::uint64_t line) {
   if (file.empty() || file == "??" || line == 0 || line > 0x7fffffff) return false;
-  return !ends_in(file, {".cpp", ".cc", ".cxx", ".c", ".cu", ".cuh", ".h", ".hpp", ".inl", ".so"}) &&
+  return !ends_in(file,
+                  {".cpp", ".cc", ".cxx", ".c", ".cu", ".cuh", ".h", ".hpp", ".inl", ".so"}) &&
          file.find(".so.") == std::string_view::npos;
 }
 

@@ -44,11 +44,11 @@ std::string lower(std::string_view text) {
   return low;
 }
 
-// Whether a mark's name says that it is about steps. What optimizers and the compiler write does not
-// count.
+// Whether a mark's name says that it is about steps. What optimizers and the compiler write does
+// not count.
 bool names_steps(std::string_view name) {
-  constexpr std::string_view other[] = {"optimizer.", "compiled", "dataloader", "torchdynamo",
-                                        "torch-compiled", "inductor"};
+  constexpr std::string_view other[] = {"optimizer.",  "compiled",       "dataloader",
+                                        "torchdynamo", "torch-compiled", "inductor"};
   constexpr std::string_view words[] = {"step", "iter", "batch", "request"};
   const auto low = lower(name);
   const auto has = [&](std::string_view part) { return low.find(part) != std::string::npos; };
@@ -182,8 +182,8 @@ std::optional<Steps> Finder::by_annotations() const {
   std::int64_t marked = 0;
   for (std::size_t each = 0; each < spans.start.size(); ++each) {
     const auto from = at_time(spans.start[each]);
-    const auto to = each < spans.end.size() ? at_time(spans.end[each])
-                                            : static_cast<EventIndex>(trace_.size());
+    const auto to =
+        each < spans.end.size() ? at_time(spans.end[each]) : static_cast<EventIndex>(trace_.size());
     // Begun before the trace, or empty.
     if (spans.start[each] < trace_.front().time_us && from == 0 && lifetimes_.begins_late()) {
       ++before;
@@ -200,9 +200,8 @@ std::optional<Steps> Finder::by_annotations() const {
     return std::nullopt;
   }
   const bool ended = spans.end.size() == spans.start.size();
-  const auto end = ended
-                       ? std::max(at_time(spans.end.back() + 1), begin.back() + 1)
-                       : static_cast<EventIndex>(trace_.size());
+  const auto end = ended ? std::max(at_time(spans.end.back() + 1), begin.back() + 1)
+                         : static_cast<EventIndex>(trace_.size());
   auto steps = at(std::move(begin), end, "annotations", 0.98);
   steps.before = before;
   steps.ends_whole = ended;
@@ -299,8 +298,8 @@ std::optional<Steps> Finder::by_optimizer() const {
   return steps;
 }
 
-// Moves beginnings that were put where least is live to where the loop begins: where the dump stands
-// behind the loop, the trace ends with a whole iteration.
+// Moves beginnings that were put where least is live to where the loop begins: where the dump
+// stands behind the loop, the trace ends with a whole iteration.
 void Finder::align_to_end(std::vector<EventIndex>& begin) const {
   if (begin.size() < 3) return;
   const auto length = begin[begin.size() - 1] - begin[begin.size() - 2];
@@ -344,9 +343,8 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
     const auto length = begin[1] - begin[0];
     const auto from = begin[0] - std::min(begin[0], length + length / 2);
     const auto frees = [&](EventIndex first, EventIndex last) {
-      return std::count_if(trace_.begin() + first, trace_.begin() + last, [&](const auto& event) {
-        return event.kind == lifetimes_.free_kind;
-      });
+      return std::count_if(trace_.begin() + first, trace_.begin() + last,
+                           [&](const auto& event) { return event.kind == lifetimes_.free_kind; });
     };
     // The building of the model asks for the sizes of its gradients, and frees little.
     if (!asked && holds(from, begin[0], begin[0], begin[1]) >= 0.9 &&
@@ -355,8 +353,7 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
       loops.kind.insert(loops.kind.begin(), loops.kind.front());
     }
   }
-  auto steps = at(std::move(loops.begin), end,
-                  by == LoopBy::stacks ? "call stacks" : "sizes", 0);
+  auto steps = at(std::move(loops.begin), end, by == LoopBy::stacks ? "call stacks" : "sizes", 0);
   steps.kind = std::move(loops.kind);
   steps.confidence = by == LoopBy::stacks ? 0.6 + 0.3 * loops.alike : 0.5;
   if (asked) steps.source = "given";
@@ -375,9 +372,10 @@ std::unordered_map<std::uint64_t, std::int64_t> Finder::content(EventIndex from,
   return counts;
 }
 
-// The part of what one stretch allocates that another one allocates too: of the lines, where they are
-// known, since a step may go round a loop of its own.
-double Finder::holds(EventIndex from, EventIndex to, EventIndex like_from, EventIndex like_to) const {
+// The part of what one stretch allocates that another one allocates too: of the lines, where they
+// are known, since a step may go round a loop of its own.
+double Finder::holds(EventIndex from, EventIndex to, EventIndex like_from,
+                     EventIndex like_to) const {
   const auto own = content(from, to);
   std::int64_t common = 0;
   std::int64_t total = 0;
@@ -409,11 +407,12 @@ void Finder::drop_cut_steps(Steps& steps) const {
   };
   const auto last = count - 1;
   const auto previous = like(last, [](std::size_t step) { return step - 1; });
-  const bool failed = std::any_of(
-      trace_.begin() + steps.begin[last], trace_.begin() + steps.begin[last + 1],
-      [](const TraceEvent& event) { return event.kind == EventKind::oom; });
+  const bool failed =
+      std::any_of(trace_.begin() + steps.begin[last], trace_.begin() + steps.begin[last + 1],
+                  [](const TraceEvent& event) { return event.kind == EventKind::oom; });
   // An allocation that failed and was survived is no end.
-  if (previous && ((*previous < whole && !steps.ends_whole) || (failed && steps.begin[last + 1] == trace_.size()))) {
+  if (previous && ((*previous < whole && !steps.ends_whole) ||
+                   (failed && steps.begin[last + 1] == trace_.size()))) {
     steps.begin.pop_back();
     steps.kind.pop_back();
     steps.last_cut = true;
@@ -506,8 +505,9 @@ Steps Finder::find() {
   } else if (auto sizes = sites_.any_frames() ? std::nullopt : by_loop(LoopBy::sizes)) {
     steps = *sizes;
   } else {
-    steps.why_none = "no loop over steps shows in it: nothing comes again and again and frees what "
-                     "it allocated, beyond what one step does by itself";
+    steps.why_none =
+        "no loop over steps shows in it: nothing comes again and again and frees what "
+        "it allocated, beyond what one step does by itself";
   }
   drop_cut_steps(steps);
   count_before(steps);

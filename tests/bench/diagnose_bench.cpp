@@ -14,7 +14,8 @@ Snapshot made(std::int64_t events, bool frames) {
   constexpr std::int64_t per_step = 500;
   Snapshot snapshot;
   const auto file = snapshot.strings.intern("/home/me/train.py");
-  const auto package = snapshot.strings.intern("/lib/python3.11/site-packages/torch/nn/functional.py");
+  const auto package =
+      snapshot.strings.intern("/lib/python3.11/site-packages/torch/nn/functional.py");
   const auto function = snapshot.strings.intern("train");
   std::vector<StackId> lines;
   for (std::uint64_t line = 10; line < 61; ++line) {
@@ -42,8 +43,8 @@ Snapshot made(std::int64_t events, bool frames) {
   segment.address = base;
   for (std::int64_t step = 0; static_cast<std::int64_t>(trace.size()) + 1501 <= events; ++step) {
     for (std::int64_t each = 0; each < per_step; ++each) {
-      push(EventKind::alloc, base + static_cast<std::uint64_t>(each) * 4096,
-           512 + each * 8, lines[static_cast<std::size_t>(each / 10)]);
+      push(EventKind::alloc, base + static_cast<std::uint64_t>(each) * 4096, 512 + each * 8,
+           lines[static_cast<std::size_t>(each / 10)]);
     }
     for (std::int64_t each = 0; each < per_step; ++each) {
       const auto address = base + static_cast<std::uint64_t>(each) * 4096;

@@ -215,8 +215,8 @@ TEST(Diagnosis, optimizer_state_that_triples_memory_once_is_clean_and_named) {
   for (int step = 0; step < 10; ++step) training.step();
   const auto found = after(program);
   EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
-  EXPECT_THAT(found.lookalikes, Contains(testing::Field(&Lookalike::reason,
-                                                        HasSubstr("state of the optimizer"))));
+  EXPECT_THAT(found.lookalikes,
+              Contains(testing::Field(&Lookalike::reason, HasSubstr("state of the optimizer"))));
 }
 
 TEST(Diagnosis, varying_lengths_reach_a_high_water_mark_and_are_clean) {
@@ -270,7 +270,8 @@ TEST(Diagnosis, accumulation_over_four_micro_steps_is_a_sawtooth_of_micro_steps)
   for (int step = 0; step < 24; ++step) {
     const auto x = program.alloc(Program::line(10), 4096);
     saved.push_back(x);
-    for (int layer = 0; layer < 3; ++layer) saved.push_back(program.alloc(Program::module(11), 4096));
+    for (int layer = 0; layer < 3; ++layer)
+      saved.push_back(program.alloc(Program::module(11), 4096));
     saved.push_back(program.alloc(Program::line(12), 4));
     if (step % 4 != 3) continue;
     std::vector<std::uint64_t> gradients;
@@ -328,7 +329,8 @@ TEST(Diagnosis, an_autocast_cache_that_grows_by_layer_and_returns_is_clean) {
   Training training(program);
   for (int step = 0; step < 8; ++step) {
     std::vector<std::uint64_t> casts;
-    for (int layer = 0; layer < 32; ++layer) casts.push_back(program.alloc(Program::module(9), 32768));
+    for (int layer = 0; layer < 32; ++layer)
+      casts.push_back(program.alloc(Program::module(9), 32768));
     training.step();
     for (const auto cast : casts) program.free(cast, Program::line(17));
   }

@@ -57,7 +57,8 @@ class Program {
   static MadeStack to_device(std::uint64_t from) {
     auto stack = line(from);
     const std::string file = "/usr/lib/python3.11/site-packages/torch/nn/modules/module.py";
-    stack.insert(stack.begin(), {{file, "convert", 1370}, {file, "_apply", 965}, {file, "to", 1384}});
+    stack.insert(stack.begin(),
+                 {{file, "convert", 1370}, {file, "_apply", 965}, {file, "to", 1384}});
     return stack;
   }
   static MadeStack optimizer(std::uint64_t from) {
@@ -73,8 +74,7 @@ class Program {
     next_ += 1 << 20;
     push(EventKind::alloc, address, size, stack);
     const auto id = made_.traces[0].back().stack;
-    live_[address] = {address, size, size, id, BlockState::active_allocated,
-                      Block::usual_keys};
+    live_[address] = {address, size, size, id, BlockState::active_allocated, Block::usual_keys};
     return address;
   }
   void free(std::uint64_t address, const MadeStack& stack = {}) {

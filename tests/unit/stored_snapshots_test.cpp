@@ -1,9 +1,9 @@
 // The diagnosis of recorded snapshots against what is known of them: truth.json beside each folder.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
 #include <cstdlib>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <tuple>
 #include <unordered_map>
 
 #include "classify.h"
@@ -284,7 +286,10 @@ void DeviceDiagnosis::judge_places() {
         break;
     }
   }
-  std::ranges::stable_sort(lookalikes_, std::ranges::greater{}, &Lookalike::bytes);
+  std::ranges::sort(lookalikes_, [](const Lookalike& left, const Lookalike& right) {
+    return std::tuple(right.bytes, left.site.line, left.reason) <
+           std::tuple(left.bytes, right.site.line, right.reason);
+  });
   // One line may have many of them.
   for (auto& each : lookalikes_) {
     const auto known = std::ranges::find_if(result.lookalikes, [&](const Lookalike& other) {
@@ -354,8 +359,9 @@ void DeviceDiagnosis::report_leaks() {
     }
     result.findings.push_back(std::move(finding));
   }
-  std::ranges::stable_sort(result.findings, [](const Finding& left, const Finding& right) {
-    return *left.bytes_per_step > *right.bytes_per_step;
+  std::ranges::sort(result.findings, [](const Finding& left, const Finding& right) {
+    return std::tuple(*right.bytes_per_step, left.site.line, left.site.file) <
+           std::tuple(*left.bytes_per_step, right.site.line, right.site.file);
   });
   if (leaks_.empty()) return;
   const auto end = std::max(trusted_, onset + 1);
@@ -541,9 +547,9 @@ std::vector<Finding> live_findings(const Snapshot& snapshot, const Sites& sites)
     if (count >= 3) lines[key.first].alike += key.second * count;
   }
   std::vector<std::pair<FrameId, Live>> order(lines.begin(), lines.end());
-  std::ranges::stable_sort(order, [](const auto& left, const auto& right) {
-    return std::pair(left.second.alike, left.second.bytes) >
-           std::pair(right.second.alike, right.second.bytes);
+  std::ranges::sort(order, [](const auto& left, const auto& right) {
+    return std::tuple(right.second.alike, right.second.bytes, left.first) <
+           std::tuple(left.second.alike, left.second.bytes, right.first);
   });
   std::vector<Finding> found;
   for (const auto& [frame, live] : order) {
@@ -611,7 +617,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
   for (std::size_t device = 0; device < snapshot.traces.size(); ++device) {
     // A single event is what recording of the state alone leaves.
     if (snapshot.traces[device].size() < 2) continue;
-    devices.push_back(DeviceDiagnosis(snapshot, device, sites, options).result);
+    devices.emplace_back(DeviceDiagnosis(snapshot, device, sites, options).result);
   }
   Diagnosis diagnosis;
   if (devices.empty()) {
@@ -656,14 +662,15 @@ nlohmann::json site_json(const CodeSite& site) {
 
 nlohmann::json sites_json(const std::vector<std::pair<CodeSite, std::int64_t>>& sites) {
   auto list = nlohmann::json::array();
-  for (const auto& [site, bytes] : sites)
+  for (const auto& [site, bytes] : sites) {
     list.push_back({{"site", site_json(site)}, {"bytes", bytes}});
+  }
   return list;
 }
 
 // Whole bytes as an integer, else to a thousandth.
 nlohmann::json rate_json(double bytes) {
-  const auto thousandths = static_cast<std::int64_t>(bytes * 1000 + 0.5);
+  const auto thousandths = std::llround(bytes * 1000);
   if (thousandths % 1000 == 0) return thousandths / 1000;
   return static_cast<double>(thousandths) / 1000;
 }

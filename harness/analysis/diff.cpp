@@ -48,7 +48,10 @@ std::vector<SiteChange> diff(const Snapshot& before, const Snapshot& after) {
         {file, line, function}, live.bytes - old.bytes, live.count - old.count, live.bytes};
     if (change.bytes > 0 || change.allocations > 0) changes.push_back(std::move(change));
   }
-  std::ranges::stable_sort(changes, std::ranges::greater{}, &SiteChange::bytes);
+  std::ranges::sort(changes, [](const SiteChange& left, const SiteChange& right) {
+    return std::tie(right.bytes, left.site.file, left.site.line, left.site.function) <
+           std::tie(left.bytes, right.site.file, right.site.line, right.site.function);
+  });
   return changes;
 }
 

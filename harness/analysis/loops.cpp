@@ -318,7 +318,9 @@ std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
     std::ranges::nth_element(gaps, short_one);
     candidate.explained = std::int64_t{*short_one} * static_cast<std::int64_t>(gaps.size());
   }
-  std::ranges::stable_sort(found, std::ranges::greater{}, &Candidate::explained);
+  std::ranges::sort(found, [](const Candidate& left, const Candidate& right) {
+    return std::pair(right.explained, left.key) < std::pair(left.explained, right.key);
+  });
   return found;
 }
 
@@ -619,7 +621,8 @@ std::uint32_t Search::first_cut(const std::vector<std::uint32_t>& anchors,
     span = std::max(span, anchors[each + 1] - cuts[each]);
   }
   auto first = anchors.front();
-  for (auto at = anchors.front(); at-- > 0 && anchors.front() - at <= span;) {
+  for (std::uint32_t back = 1; back <= std::min(span, anchors.front()); ++back) {
+    const auto at = anchors.front() - back;
     if (tokens_[at].symbol != 0 && path(at) == usual) first = at;
   }
   return first;

@@ -78,8 +78,9 @@ std::vector<std::pair<CodeSite, std::int64_t>> live_sites(const Snapshot& snapsh
     if (each.freed >= at) bytes[sites.stack(trace[each.born].stack).site] += trace[each.born].size;
   }
   std::vector<std::pair<FrameId, std::int64_t>> order(bytes.begin(), bytes.end());
-  std::ranges::stable_sort(order, std::ranges::greater{},
-                           &std::pair<FrameId, std::int64_t>::second);
+  std::ranges::sort(order, [](const auto& left, const auto& right) {
+    return std::pair(right.second, left.first) < std::pair(left.second, right.first);
+  });
   std::vector<std::pair<CodeSite, std::int64_t>> found;
   for (const auto& [frame, live] : order) {
     if (found.size() == 10) break;

@@ -3,6 +3,7 @@
 #include "sites.h"
 
 #include <algorithm>
+#include <ranges>
 #include <string>
 #include <string_view>
 
@@ -261,16 +262,16 @@ StackTraits Sites::traits_of(std::span<const FrameId> stack) {
   if (traits.site == no_frame) traits.site = packaged;
   // Native stacks begin in the C library.
   bool begun = python_;
-  for (auto at = stack.rbegin(); at != stack.rend(); ++at) {
-    const auto& frame = frames_[*at];
+  for (const auto id : std::views::reverse(stack)) {
+    const auto& frame = frames_[id];
     if (frame.python != python_) continue;
     if (!python_ && !frame.library) begun = true;
     if (!begun) continue;
     if (frame.inside_step) {
-      traits.callee = *at;
+      traits.callee = id;
       break;
     }
-    traits.path = child(traits.path, *at);
+    traits.path = child(traits.path, id);
   }
   // Native frames show the threads of the backward pass, which stand in no loop of the program.
   if (engine && !python_) traits.path = 0;

@@ -461,7 +461,9 @@ void Finder::number_kinds(Steps& steps) const {
   for (std::size_t kind = 0; kind < counts.size(); ++kind) {
     if (counts[kind] > 0) order.push_back(static_cast<std::uint8_t>(kind));
   }
-  std::ranges::stable_sort(order, std::ranges::greater{}, [&](auto kind) { return counts[kind]; });
+  std::ranges::sort(order, [&](auto left, auto right) {
+    return std::pair(counts[right], left) < std::pair(counts[left], right);
+  });
   std::vector<std::uint8_t> number(256);
   for (std::size_t place = 0; place < order.size(); ++place) {
     number[order[place]] = static_cast<std::uint8_t>(place);

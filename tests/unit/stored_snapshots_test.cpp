@@ -20,7 +20,8 @@ std::string last_part(const std::string& path) { return path.substr(path.find_la
 bool is_at(const Finding& finding, const nlohmann::json& leak) {
   for (const auto* key : {"alloc_sites", "keep_sites"}) {
     for (const auto& site : leak[key]) {
-      if (last_part(finding.site.file) == site["file"] && finding.site.line == site["line"]) {
+      if (last_part(finding.site.file) == site["file"].get<std::string>() &&
+          finding.site.line == site["line"]) {
         return true;
       }
     }

@@ -177,12 +177,20 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   std::int64_t bytes = 0;
   std::int64_t rises = 0;
   std::int64_t last = -1;
+  std::int64_t most_bytes = 0;
+  std::int64_t most_count = 0;
   for (const auto& each : judged.growth) {
-    // What is younger than the place's things may grow is live still, and no part of the leak yet.
-    if (each.step >= judged.trusted) continue;
+    if (each.step >= judged.trusted) {
+      // Among what is younger than the place's things may grow, as much as a step left before.
+      leak.live_bytes += std::min(each.bytes, most_bytes);
+      leak.live_count += std::min(each.count, most_count);
+      continue;
+    }
     leak.added[static_cast<std::size_t>(each.step)] += each.bytes;
     bytes += each.bytes;
     leak.live_count += each.count;
+    most_bytes = std::max(most_bytes, each.bytes);
+    most_count = std::max(most_count, each.count);
     rises += last >= 0 && each.bytes > last ? 1 : 0;
     last = each.bytes;
   }
@@ -626,7 +634,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
                     "and dump after ten steps or more",
                     record_call));
     if (!sites.any_frames()) {
-      diagnosis.limits.push_back("blocks have no frames, so no line can be named");
+      diagnosis.limits.emplace_back("blocks have no frames, so no line can be named");
     }
   } else {
     const auto main = std::ranges::max_element(devices, {}, weight);

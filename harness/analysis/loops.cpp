@@ -163,7 +163,7 @@ class Search {
   std::uint32_t places_ = 0;
   // By content, how often in one stretch and in the next; all 0 between uses.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> scratch_;
-  std::vector<std::int64_t> levels_;  // before each event
+  std::vector<std::int64_t> levels_;  // bytes before each event, of what is freed in the trace
 };
 
 PathId Search::main_root() const {
@@ -671,7 +671,14 @@ std::vector<std::uint32_t> Search::begun_besides(const std::vector<std::uint32_t
 LoopsFound Search::found() {
   LoopsFound result;
   if (tokens_.empty()) return result;
-  levels_ = levels(trace_, lifetimes_);
+  // Of what is freed again: what stays, such as a workspace of the first iteration, is in the way.
+  levels_.resize(trace_.size() + 1);
+  for (const auto& allocation : lifetimes_.allocations) {
+    if (allocation.freed >= trace_.size()) continue;
+    levels_[allocation.born + 1] += trace_[allocation.born].size;
+    levels_[allocation.freed + 1] -= trace_[allocation.born].size;
+  }
+  std::partial_sum(levels_.begin(), levels_.end(), levels_.begin());
   Sequence sequence;
   for (std::uint32_t at = 0; at < tokens_.size(); ++at) {
     if (tokens_[at].symbol != 0) sequence.push_back(at);

@@ -114,10 +114,13 @@ std::optional<FailedAllocation> out_of_memory(const Snapshot& snapshot, std::siz
     oom.reason =
         "the request alone is larger than all that this process had and could get: the "
         "batch is too large, not the memory too full";
-  } else if (oom.cached + oom.device_free >= oom.request && oom.largest_free < oom.request &&
-             oom.cached > oom.request / 2) {
+  } else if (oom.device_free >= oom.request) {
     oom.reason =
-        "enough is free in sum, but no stretch of it is long enough: fragmentation; "
+        "the device has that much free: a limit of this process stops it, such as "
+        "set_per_process_memory_fraction, at which too much was live";
+  } else if (oom.cached >= oom.request && oom.largest_free < oom.request) {
+    oom.reason =
+        "enough is cached in sum, but no free stretch of it is long enough: fragmentation; "
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins such stretches";
   } else {
     oom.reason = "too much was live: what was cached and free together does not hold the request";

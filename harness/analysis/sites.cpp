@@ -3,7 +3,6 @@
 #include "sites.h"
 
 #include <algorithm>
-#include <ranges>
 #include <string>
 #include <string_view>
 
@@ -262,7 +261,8 @@ StackTraits Sites::traits_of(std::span<const FrameId> stack) {
   if (traits.site == no_frame) traits.site = packaged;
   // Native stacks begin in the C library.
   bool begun = python_;
-  for (const auto id : std::views::reverse(stack)) {
+  for (auto left = stack.size(); left-- > 0;) {
+    const auto id = stack[left];
     const auto& frame = frames_[id];
     if (frame.python != python_) continue;
     if (!python_ && !frame.library) begun = true;

@@ -111,9 +111,9 @@ std::string finding_text(const Finding& finding, bool leak, bool frames, const S
       '\n';
   if (leak) {
     const auto* known = find_class(finding.taxonomy);
-    text += wrapped(fmt::format("{} {} ({:.0f} % sure): {}", finding.taxonomy,
-                                known == nullptr ? "" : known->name, 100 * finding.confidence,
-                                finding.reason),
+    text += wrapped(fmt::format("{} ({:.0f} % sure), class {}{}{}", finding.reason,
+                                100 * finding.confidence, finding.taxonomy,
+                                known == nullptr ? "" : " ", known == nullptr ? "" : known->name),
                     4) +
             '\n';
     text += wrapped("fix: " + finding.fix, 4) + '\n';

@@ -172,25 +172,25 @@ void add(std::vector<Left>& series, std::int64_t step, std::int64_t bytes) {
   ++series.back().count;
 }
 
-// Whether one tensor of the place is replaced by a larger one in each step, up to the end.
-bool replaced_by_larger(const Group& group, std::int64_t steps) {
-  constexpr std::int64_t least = 6;
+// In how many steps, up to the end of the trace, one tensor of the place was replaced by a larger
+// one; 0 where that is not what the place does.
+std::int64_t replaced_by_larger(const Group& group, std::int64_t steps) {
   const auto& held = group.held;
-  const auto count = static_cast<std::int64_t>(held.size());
-  if (group.size != -1 || group.longest_life < 0 || group.longest_life > 2 || count < least) {
-    return false;
+  if (group.size != -1 || group.longest_life < 0 || group.longest_life > 2 || held.size() < 3 ||
+      held.back().step < steps - 2) {
+    return 0;
   }
-  if (held.back().step < steps - 2) return false;
   // From the end backwards as long as it holds.
   std::int64_t rising = 1;
   for (auto at = held.size() - 1; at > 0; --at) {
     const auto& now = held[at];
     const auto& before = held[at - 1];
-    if (now.step != before.step + 1 || now.count != before.count || now.bytes <= before.bytes)
+    if (now.step != before.step + 1 || now.count != before.count || now.bytes <= before.bytes) {
       break;
+    }
     ++rising;
   }
-  return rising >= std::max(least, steps * 2 / 3);
+  return rising >= std::max<std::int64_t>(3, steps * 2 / 3) ? rising : 0;
 }
 
 std::vector<std::int64_t> gaps_of(const std::vector<Left>& left) {
@@ -263,8 +263,8 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   if (count == 0) return judged;
   const auto& stack = sites.stack(group.stack);
   judged.trusted = std::clamp<std::int64_t>(count - 1 - group.longest_life, 0, count);
-  if (replaced_by_larger(group, count)) {
-    judged.judgement = Judgement::replaced;
+  if (const auto rising = replaced_by_larger(group, count); rising > 0) {
+    judged.judgement = rising >= 6 ? Judgement::replaced : Judgement::suspect;
     for (std::size_t at = 1; at < group.held.size(); ++at) {
       judged.growth.push_back(
           {group.held[at].step,
@@ -308,11 +308,13 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   }
   const bool usually_frees = group.freed >= 3 * static_cast<std::int64_t>(left.size());
   if (times < 3) {
-    // Twice the same, neither of them warm-up nor the state of the last steps: too few to tell.
+    // Twice the same, neither of them warm-up nor the state of the last steps; or in a trace so
+    // short that no more of it can be older than what the place holds for a while: too few to tell.
     const bool twice = times == 2 && goes_on && left.front().step > 0 &&
                        left[0].bytes == left[1].bytes &&
                        (left[1].step - left[0].step >= 3 || count < 6);
-    judged.judgement = twice ? Judgement::suspect : Judgement::none;
+    const bool each_step = times == 2 && left.size() >= 3 && goes_on && count < 6;
+    judged.judgement = twice || each_step ? Judgement::suspect : Judgement::none;
     return judged;
   }
   if (!goes_on) {

@@ -446,8 +446,12 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t d
     }
     const auto first = sequence[candidate.at.front()];
     const auto last = sequence[candidate.at.back()];
-    // Layers, all before the one backward pass.
-    if (others_matter && others_before_[first] == others_before_[last]) continue;
+    // Layers, all before the one backward pass; or parts of one or two steps.
+    if (others_matter) {
+      if (others_before_[first] == others_before_[last]) continue;
+      const auto with = with_others(sequence, candidate.at);
+      if (with < 0.5 && with * static_cast<double>(candidate.at.size() - 1) < 2.5) continue;
+    }
     good.push_back(std::move(candidate));
   }
   if (good.empty()) return std::nullopt;

@@ -282,6 +282,22 @@ std::optional<Steps> Finder::by_optimizer() const {
     const auto at = at_time(end + 1);
     if (ends.empty() || at > ends.back()) ends.push_back(at);
   }
+  // Two optimizers that take turns.
+  if (ends.size() >= 4) {
+    std::vector<double> next;
+    std::vector<double> after_next;
+    for (std::size_t each = 0; each + 3 < ends.size(); ++each) {
+      next.push_back(holds(ends[each], ends[each + 1], ends[each + 1], ends[each + 2]));
+      after_next.push_back(holds(ends[each], ends[each + 1], ends[each + 2], ends[each + 3]));
+    }
+    std::ranges::sort(next);
+    std::ranges::sort(after_next);
+    if (next[next.size() / 2] < 0.6 && after_next[after_next.size() / 2] >= 0.8) {
+      std::vector<EventIndex> second;
+      for (std::size_t each = 1; each < ends.size(); each += 2) second.push_back(ends[each]);
+      ends = std::move(second);
+    }
+  }
   if (ends.size() < 3) return std::nullopt;
   const auto shift = aligned(ends);
   std::vector<EventIndex> begin;
@@ -330,6 +346,14 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
   auto loops = find_loops(trace_, sites_, lifetimes_, by, wish);
   if (loops.begin.size() < 2) return std::nullopt;
   const bool asked = wish.count != 0 || !wish.stacks.empty();
+  // An optimizer that made one or two steps in them: they are parts of these.
+  if (!asked && by == LoopBy::stacks && timed()) {
+    const auto spans = optimizer_spans();
+    const auto from = trace_[loops.begin.front()].time_us;
+    const auto within =
+        std::ranges::count_if(spans.start, [&](std::int64_t start) { return start >= from; });
+    if (within > 0 && within < 3 && loops.begin.size() > 3) return std::nullopt;
+  }
   // Iterations that make up little of the trace are a part of something else.
   if (!asked && loops.covered < 0.35) return std::nullopt;
   if (by == LoopBy::sizes && !asked && (loops.begin.size() < 6 || loops.alike < 0.85)) {

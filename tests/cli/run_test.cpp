@@ -139,5 +139,13 @@ TEST_F(Runs, what_can_not_be_stored_is_told_and_what_was_there_stays) {
               HasSubstr("can't write taken/cpu/"));
 }
 
+TEST_F(Runs, the_table_of_the_readme_is_what_check_prints) {
+  const auto ran = leaklab("check --env cpu --baselines " LEAKLAB_SOURCE_DIR "/baselines");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_NE(read_file(LEAKLAB_SOURCE_DIR "/README.md").find("```\n" + ran.out + "```"),
+            std::string::npos)
+      << ran.out;
+}
+
 }  // namespace
 }  // namespace leaklab

@@ -38,6 +38,8 @@ void fix_what_varies(const std::string& backend) {
   }
   // Before cuBLAS is first used. On an H200 it is what LibTorch takes by default.
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/1);
+  // MKL would keep a buffer of 4 MiB for each thread that multiplies, from some step on.
+  ::setenv("MKL_DISABLE_FAST_MM", "1", /*replace=*/1);
   // By default the C heap moves the threshold while the program runs.
   ::mallopt(M_MMAP_THRESHOLD, 128 * 1024);
   at::set_num_threads(1);

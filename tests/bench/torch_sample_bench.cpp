@@ -55,7 +55,8 @@ class Training {
     return time_of([&] {
       if (recorded) {
         event_log().begin_step();
-        for (const auto& probe : probes_) probe->begin_step(0);
+        for (const auto& probe : probes_) probe->begin_step(steps_);
+        ++steps_;
       }
       optimizer_->zero_grad();
       mean_square(net_->forward(input_)).backward();
@@ -85,6 +86,7 @@ class Training {
   Environment environment_;
   torch::DeviceType device_;
   std::int64_t batch_ = 16;
+  std::int64_t steps_ = 0;
   torch::nn::Sequential net_ = nullptr;
   std::unique_ptr<torch::optim::SGD> optimizer_;
   torch::Tensor input_;

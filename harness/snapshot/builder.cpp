@@ -512,7 +512,9 @@ Builder::Value Builder::make(std::span<const Value> items) {
   const auto new_row = [&](Tag tag, auto& rows, std::uint64_t bytes) {
     const std::uint32_t row = row_number(rows.size());
     make_room(rows, source_.left(), bytes);
-    rows.emplace_back().keys = 0;
+    auto& made = rows.emplace_back();
+    made.keys = 0;
+    if constexpr (std::is_same_v<decltype(made), HistoryEntry&>) made.block = HashIndex::none;
     return fill({tag, row}, items);
   };
   if (any(action) && any(addr, device_free, size)) return new_row(Tag::event, events_, 32);
@@ -1234,6 +1236,8 @@ void keep(std::vector<Row>& rows, std::vector<Extra>& extras, const Range& range
 
 // The blocks of the segments, in their order.
 void Builder::keep_blocks() {
+  std::erase_if(snapshot_.history,
+                [](const HistoryEntry& entry) { return entry.block == HashIndex::none; });
   std::ranges::stable_sort(snapshot_.history, {}, &HistoryEntry::block);
   std::ranges::stable_sort(snapshot_.block_extras, {}, &Extra::row);
   std::size_t next = 0;

@@ -1140,6 +1140,8 @@ Builder::Generic Builder::make_generic(Value value) {
       const auto depth = static_cast<std::uint32_t>(depth_of(made));
       return {std::move(made), depth};
     }
+    case Tag::dropped:
+      throw TooLarge();
     default:
       return rows_of(value);
   }

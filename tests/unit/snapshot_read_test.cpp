@@ -182,7 +182,7 @@ TEST(ReadSnapshot, BlocksOfTorch20LieEndToEndAndTakeTheirFramesFromTheNewestHist
       {{"size", 16}, {"state", "inactive"}},
       {{"size", 16}, {"state", "active_allocated"}, {"history", {entry(12, 1), entry(9, 2)}}},
       {{"size", 16}, {"state", "active_pending_free"}, {"history", {entry(4, 3)}}}};
-  const Snapshot snapshot = read({segment});
+  const Snapshot snapshot = read(Document::array({segment}));
   ASSERT_THAT(snapshot.blocks, SizeIs(3));
   EXPECT_EQ(snapshot.blocks[0].address, 1000U);
   EXPECT_EQ(snapshot.blocks[1].address, 1016U);

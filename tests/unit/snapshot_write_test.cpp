@@ -24,7 +24,7 @@ class Random {
     }
     add_extras(snapshot_.frame_extras, snapshot_.frames.size());
     for (std::size_t k = 0; k < 10; ++k) {
-      std::vector<FrameId> frames(pick(k == 0 ? 2500 : 12));
+      std::vector<FrameId> frames(k == 0 && deep_ ? 2500 : pick(12));
       for (FrameId& frame : frames) frame = static_cast<FrameId>(pick(30));
       stacks_.push_back(snapshot_.stacks.intern(frames));
     }
@@ -147,7 +147,7 @@ class Random {
   void add_trace() {
     std::vector<TraceEvent>& trace = snapshot_.traces.emplace_back();
     std::vector<Extra>& extras = snapshot_.trace_extras.emplace_back();
-    for (std::size_t k = pick(3) == 0 ? 0 : pick(2500); k > 0; --k) {
+    for (std::size_t k = deep_ ? pick(9) : pick(8) == 0 ? pick(2500) : pick(100); k > 0; --k) {
       TraceEvent event;
       event.kind = static_cast<EventKind>(pick(9));
       event.keys = static_cast<std::uint8_t>(engine_() | TraceEvent::has_size);
@@ -176,6 +176,7 @@ class Random {
   }
 
   std::mt19937_64 engine_;
+  bool deep_ = pick(16) == 0;  // with a stack of more frames than a pickle has in one batch
   Snapshot snapshot_;
   std::vector<StackId> stacks_;
 };

@@ -1,6 +1,6 @@
 """The snapshot reader against CPython's pickle.load, on one file, in processes of their own.
 
-    tests/bench/snapshot_vs_cpython.py [BUILD_FOLDER [EVENTS [ROUNDS]]]
+    python3 tests/bench/snapshot_vs_cpython.py [BUILD_FOLDER [EVENTS [ROUNDS]]]
 
 Writes a file of EVENTS made events (4,000,000: 218 MB) and lets both read it ROUNDS times in turn.
 Prints the best times, the peaks of memory and their ratios; exit code 1 where the reader is less

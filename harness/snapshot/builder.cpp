@@ -445,6 +445,9 @@ std::uint32_t Builder::close_trace(Value events) {
 Builder::Value Builder::append_generic(Value list, std::span<const Value> elements) {
   if (list.tag() == Tag::dropped) return list;
   std::optional<Generic> made = generic_of(list);
+  if (made && !made->value.is_array()) {
+    throw Refusal("appends to a dict; the file is corrupted");
+  }
   for (const Value& element : elements) {
     if (!made) break;
     std::optional<Generic> value = generic_of(element);
@@ -819,20 +822,23 @@ void Builder::fill_annotation(std::uint32_t row, std::span<const Value> items) {
 // A frame that is there already, or a new one. One with extras is always new.
 Builder::Value Builder::fill_frame(Frame frame, std::span<const Value> items) {
   constexpr const char* of = "a frame";
+  const auto is_extra = [&](std::size_t i) {
+    const Field field = field_of(items[i]);
+    return items[i + 1].tag() == Tag::none ||
+           (field != Field::filename && field != Field::name && field != Field::line);
+  };
   bool plain = true;
   for (std::size_t i = 0; i < items.size(); i += 2) {
     const Value value = items[i + 1];
     const Field field = field_of(items[i]);
-    if (value.tag() == Tag::none) {
+    if (is_extra(i)) {
       plain = false;
     } else if (field == Field::filename) {
       frame.file = string_of(value, field, of);
     } else if (field == Field::name) {
       frame.function = string_of(value, field, of);
-    } else if (field == Field::line) {
-      frame.line = unsigned_of(value, field, of);
     } else {
-      plain = false;
+      frame.line = unsigned_of(value, field, of);
     }
   }
   const FrameId next = row_number(snapshot_.frames.size());
@@ -845,12 +851,8 @@ Builder::Value Builder::fill_frame(Frame frame, std::span<const Value> items) {
     frame_index_.insert(hash, next);
   }
   snapshot_.frames.push_back(frame);
-  for (std::size_t i = 0; !plain && i < items.size(); i += 2) {
-    const Field field = field_of(items[i]);
-    if (items[i + 1].tag() == Tag::none ||
-        (field != Field::filename && field != Field::name && field != Field::line)) {
-      add_extra(snapshot_.frame_extras, next, items[i], items[i + 1]);
-    }
+  for (std::size_t i = 0; i < items.size(); i += 2) {
+    if (is_extra(i)) add_extra(snapshot_.frame_extras, next, items[i], items[i + 1]);
   }
   return {Tag::frame, next};
 }
@@ -994,7 +996,7 @@ std::int64_t Builder::integer_of(Value value, Field field, const char* of) const
       return static_cast<std::int64_t>(wide_[value.index()]);
     case Tag::real: {
       // A file that went through a table of floats.
-      const double real = std::bit_cast<double>(wide_[value.index()]);
+      const auto real = std::bit_cast<double>(wide_[value.index()]);
       if (std::abs(real) < 9e15 && real == std::floor(real)) return static_cast<std::int64_t>(real);
       break;
     }

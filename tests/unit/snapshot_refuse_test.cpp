@@ -186,9 +186,27 @@ TEST(RefuseSnapshot, AnEntryStandsInOnePlaceOnly) {
 }
 
 TEST(RefuseSnapshot, OperationsWithoutTheirOperandsAreRefused) {
-  for (const char* bytes :
-       {"e.", "u.", "a.", "s.", "(e.", "(u.", "0.", "1.", "t.", "\x86.", "\x94.", "K\x01\x61.",
-        "](K\x01u.", "}K\x01\x61.", "}(K\x01u.", "(K\x01\x61.", ".", "]].", "](."}) {
+  for (const char* bytes : {"e.",
+                            "u.",
+                            "a.",
+                            "s.",
+                            "(e.",
+                            "(u.",
+                            "0.",
+                            "1.",
+                            "t.",
+                            "\x86.",
+                            "\x94.",
+                            "K\x01\x61.",
+                            "](K\x01u.",
+                            "}K\x01\x61.",
+                            "}(K\x01u.",
+                            "(K\x01\x61.",
+                            ".",
+                            "]].",
+                            "}(\x8c\x01xK\x01u(K\x01\x65.",
+                            "](K\x01\x65(\x8c\x01xK\x01u.",
+                            "](."}) {
     EXPECT_THAT(answer("\x80\x04"s + bytes), testing::Ne("read")) << bytes;
   }
 }

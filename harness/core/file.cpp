@@ -205,7 +205,30 @@ struct FileWriter::Files {
   std::unique_ptr<Temporary> temporary;
 };
 
-FileWriter::FileWriter(const fs::path& path) : files_(std::make_unique<Files>()) {
+namespace {
+
+// The end of a chain of links, so that a link stays one. What leads into /dev or /proc is left as it
+// is: the file behind /dev/stdout is not ours to replace.
+fs::path behind_links(fs::path path) {
+  constexpr int longest = 40;  // as the kernel
+  std::error_code error;
+  for (int i = 0; i < longest; ++i) {
+    const auto target = fs::read_symlink(path, error);
+    if (error || path.native().starts_with("/dev/") || path.native().starts_with("/proc/")) break;
+    path = target.is_absolute() ? target : path.parent_path() / target;
+  }
+  return path;
+}
+
+bool is_device(const fs::path& path, const fs::file_status& status) {
+  return path.native().starts_with("/dev/") || path.native().starts_with("/proc/") ||
+         !fs::is_regular_file(status);
+}
+
+}  // namespace
+
+FileWriter::FileWriter(const fs::path& given) : files_(std::make_unique<Files>()) {
+  const auto path = behind_links(given);
   files_->path = path;
   files_->folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   std::error_code error;
@@ -213,7 +236,7 @@ FileWriter::FileWriter(const fs::path& path) : files_(std::make_unique<Files>())
   if (error) fail_to_write(path, error.value());
 
   const fs::file_status before = fs::status(path, error);
-  if (fs::exists(before) && !fs::is_regular_file(before)) {
+  if (fs::exists(before) && is_device(path, before)) {
     // A rename would put a file in the place of /dev/null or of a pipe.
     files_->device = Fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
     if (!files_->device.is_open()) fail_to_write(path, errno);

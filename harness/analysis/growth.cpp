@@ -1,0 +1,375 @@
+// The rules by which a place leaks.
+//
+// A place is a stack and a size, or a stack alone where its sizes vary. It leaks if it leaves
+// something behind in three steps or more, all of it older than anything that the same place ever
+// freed, if that goes on to the end of the trace and has not slowed down. So
+//
+//   what is allocated once (gradients, an optimizer's state, a workspace) is no leak: one step;
+//   what lives until the next batch, or until a window, a phase or an epoch ends, is none: what is
+//     live at the dump is no older than what was freed earlier;
+//   a buffer that throws the oldest out is none once it is full: the same;
+//   a cache that has seen all shapes is none: it has stopped;
+//   a list that is never cleared is one, whatever the steps between its entries, if these are
+//     regular, or if the place usually frees what it allocates.
+#include "growth.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace leaklab {
+namespace {
+
+struct Key {
+  StackId stack = 0;
+  std::int64_t size = 0;
+  friend bool operator==(const Key&, const Key&) = default;
+};
+
+struct KeyHash {
+  std::size_t operator()(const Key& key) const {
+    auto hash =
+        (std::uint64_t{key.stack} + 1) * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(key.size);
+    hash ^= hash >> 32;
+    hash *= 0xd6e8feb86659fd93u;
+    return hash ^ (hash >> 29);
+  }
+};
+
+struct SizeUse {
+  std::int64_t last_step = -2;
+  std::int64_t steps = 0;  // distinct ones
+  std::int64_t births = 0;
+  std::uint32_t group = HashIndex::none;
+};
+
+// Which group each allocation belongs to.
+class Grouping {
+ public:
+  Grouping(std::span<const TraceEvent> trace, const Lifetimes& lifetimes, const Steps& steps) {
+    for (const auto& allocation : lifetimes.allocations) {
+      const auto& event = trace[allocation.born];
+      const auto step = steps.of(allocation.born);
+      auto& use = uses_[{event.stack, event.size}];
+      if (step >= 0 && use.last_step != step) {
+        use.last_step = step;
+        ++use.steps;
+      }
+      ++use.births;
+    }
+    form();
+  }
+
+  // The groups with what was put into them; those of one line that keep all they get are one.
+  std::vector<Group> finished();
+  Group& of(const TraceEvent& event) {
+    return groups_[uses_.find({event.stack, event.size})->second.group];
+  }
+  // Of a block born before the trace; nullptr: of no group.
+  Group* of(const Unborn& block) {
+    const auto use = uses_.find({block.stack, block.requested});
+    return use == uses_.end() ? nullptr : &groups_[use->second.group];
+  }
+
+ private:
+  void form();
+
+  std::unordered_map<Key, SizeUse, KeyHash> uses_;
+  std::vector<Group> groups_;
+  std::vector<std::uint32_t> nearby_;  // by group: the first one of those of sizes nearby
+};
+
+// Sizes that come in several steps are groups by themselves, unless they come again by chance among
+// many others. Of the others, those nearby are one group: a matrix product's workspace is no larger
+// output of the same line.
+void Grouping::form() {
+  constexpr std::int64_t nearby = 16;
+  std::vector<std::pair<Key, SizeUse*>> order;
+  order.reserve(uses_.size());
+  for (auto& [key, use] : uses_) order.emplace_back(key, &use);
+  std::ranges::sort(order, [](const auto& left, const auto& right) {
+    return std::pair(left.first.stack, left.first.size) <
+           std::pair(right.first.stack, right.first.size);
+  });
+  for (std::size_t from = 0; from < order.size();) {
+    auto to = from;
+    std::int64_t births = 0;
+    std::int64_t recurring = 0;
+    do {
+      births += order[to].second->births;
+      if (order[to].second->steps >= 3) recurring += order[to].second->births;
+      const auto size = order[to].first.size;
+      ++to;
+      if (to == order.size() || order[to].first.stack != order[from].first.stack ||
+          order[to].first.size > std::max<std::int64_t>(size, 1) * nearby) {
+        break;
+      }
+    } while (true);
+    auto shared = HashIndex::none;
+    const auto first = static_cast<std::uint32_t>(groups_.size());
+    for (; from < to; ++from) {
+      const auto& [key, use] = order[from];
+      const bool fixed = use->steps >= 3 && recurring * 10 >= births * 7;
+      auto row = fixed ? HashIndex::none : shared;
+      if (row == HashIndex::none) {
+        row = static_cast<std::uint32_t>(groups_.size());
+        groups_.push_back({});
+        nearby_.push_back(first);
+        groups_.back().stack = key.stack;
+        groups_.back().size = fixed ? key.size : -1;
+      }
+      if (!fixed) shared = row;
+      use->group = row;
+    }
+  }
+}
+
+std::vector<Left> merged(const std::vector<Left>& left, const std::vector<Left>& right) {
+  std::vector<Left> both;
+  std::ranges::merge(left, right, std::back_inserter(both), {}, &Left::step, &Left::step);
+  std::vector<Left> sums;
+  for (const auto& each : both) {
+    if (sums.empty() || sums.back().step != each.step) sums.push_back({each.step, 0, 0});
+    sums.back().bytes += each.bytes;
+    sums.back().count += each.count;
+  }
+  return sums;
+}
+
+std::vector<Group> Grouping::finished() {
+  std::vector<Group> found;
+  auto first = HashIndex::none;
+  auto keeper = HashIndex::none;  // in `found`, of the groups from `first` on
+  for (std::size_t row = 0; row < groups_.size(); ++row) {
+    auto& group = groups_[row];
+    if (nearby_[row] != std::exchange(first, nearby_[row])) keeper = HashIndex::none;
+    const bool keeps = group.freed == 0 && !group.left.empty();
+    if (!keeps || keeper == HashIndex::none) {
+      if (keeps) keeper = static_cast<std::uint32_t>(found.size());
+      found.push_back(std::move(group));
+      continue;
+    }
+    auto& into = found[keeper];
+    if (group.left.front().step < into.left.front().step) into.first_size = group.first_size;
+    if (group.last_left > into.last_left) {
+      into.last_left = group.last_left;
+      into.last_size = group.last_size;
+    }
+    into.size = -1;
+    into.left = merged(into.left, group.left);
+    into.held = into.left;
+    into.births += group.births;
+    into.early_bytes += group.early_bytes;
+    into.early_count += group.early_count;
+    into.unborn_bytes += group.unborn_bytes;
+    into.unborn_count += group.unborn_count;
+  }
+  return found;
+}
+
+void add(std::vector<Left>& series, std::int64_t step, std::int64_t bytes) {
+  if (series.empty() || series.back().step != step) series.push_back({step, 0, 0});
+  series.back().bytes += bytes;
+  ++series.back().count;
+}
+
+// In how many steps, up to the end of the trace, one tensor of the place was replaced by a larger
+// one; 0 where that is not what the place does.
+std::int64_t replaced_by_larger(const Group& group, std::int64_t steps) {
+  const auto& held = group.held;
+  if (group.size != -1 || group.longest_life < 0 || group.longest_life > 2 || held.size() < 3 ||
+      held.back().step < steps - 2) {
+    return 0;
+  }
+  // From the end backwards as long as it holds.
+  std::int64_t rising = 1;
+  for (auto at = held.size() - 1; at > 0; --at) {
+    const auto& now = held[at];
+    const auto& before = held[at - 1];
+    if (now.step != before.step + 1 || now.count != before.count || now.bytes <= before.bytes) {
+      break;
+    }
+    ++rising;
+  }
+  return rising >= std::max<std::int64_t>(3, steps * 2 / 3) ? rising : 0;
+}
+
+std::vector<std::int64_t> gaps_of(const std::vector<Left>& left) {
+  std::vector<std::int64_t> gaps;
+  for (std::size_t at = 1; at < left.size(); ++at)
+    gaps.push_back(left[at].step - left[at - 1].step);
+  std::ranges::sort(gaps);
+  return gaps;
+}
+
+// Whether all of it lies in a phase at the end whose kind of step came in no earlier phase.
+bool only_in_last_phase(const std::vector<Left>& left, const Steps& steps) {
+  const auto kind = steps.kind[static_cast<std::size_t>(left.front().step)];
+  auto first = static_cast<std::int64_t>(steps.kind.size());
+  while (first > 0 && steps.kind[static_cast<std::size_t>(first - 1)] == kind) --first;
+  if (first == 0 || left.front().step < first || left.front().step > first + 1) return false;
+  const auto phase = steps.count() - first;
+  const bool came_before = std::any_of(steps.kind.begin(), steps.kind.begin() + first,
+                                       [&](auto each) { return each == kind; });
+  return !came_before && phase <= first;
+}
+
+}  // namespace
+
+std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& lifetimes,
+                          const Steps& steps) {
+  Grouping grouping(trace, lifetimes, steps);
+  const auto count = steps.count();
+  for (const auto& allocation : lifetimes.allocations) {
+    const auto& event = trace[allocation.born];
+    auto& group = grouping.of(event);
+    const auto born = steps.of(allocation.born);
+    const bool live = allocation.freed == no_event;
+    if (born < 0) {
+      if (live) {
+        group.early_bytes += event.size;
+        ++group.early_count;
+      }
+      continue;
+    }
+    if (born >= count) continue;
+    ++group.births;
+    if (live) {
+      if (group.left.empty()) group.first_size = event.size;
+      group.last_size = event.size;
+      group.last_left = allocation.born;
+      group.pool = event.pool;
+      add(group.left, born, event.size);
+      add(group.held, born, event.size);
+      continue;
+    }
+    const auto freed = steps.of(allocation.freed);
+    ++group.freed;
+    group.longest_life = std::max(group.longest_life, freed - born);
+    if (freed > born) add(group.held, born, event.size);
+  }
+  for (const auto& block : lifetimes.unborn) {
+    if (block.stack == 0) continue;
+    if (auto* group = grouping.of(block)) {
+      group->unborn_bytes += block.requested;
+      ++group->unborn_count;
+    }
+  }
+  return grouping.finished();
+}
+
+Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
+  Judged judged;
+  const auto count = steps.count();
+  if (count == 0) return judged;
+  const auto& stack = sites.stack(group.stack);
+  judged.trusted = std::clamp<std::int64_t>(count - 1 - group.longest_life, 0, count);
+  if (const auto rising = replaced_by_larger(group, count); rising > 0) {
+    judged.judgement = rising >= 6 ? Judgement::replaced : Judgement::suspect;
+    for (std::size_t at = 1; at < group.held.size(); ++at) {
+      judged.growth.push_back(
+          {group.held[at].step,
+           std::max<std::int64_t>(0, group.held[at].bytes - group.held[at - 1].bytes), 0});
+    }
+    judged.onset = group.held.front().step;
+    judged.trusted = count;
+    judged.times = static_cast<std::int64_t>(judged.growth.size());
+    return judged;
+  }
+  auto left = group.left;
+  if (left.empty()) {
+    if (group.longest_life >= 2) judged.judgement = Judgement::bounded;
+    return judged;
+  }
+  // One optimizer and one model are in use: the first one is left behind when the second comes.
+  // None is made anew in each step.
+  const auto apart = left.size() > 1 ? left[1].step - left[0].step : 0;
+  const bool one_in_use = (stack.optimizer || stack.loads_model) && apart > 1;
+  auto times =
+      std::ranges::count_if(left, [&](const Left& each) { return each.step < judged.trusted; });
+  if (one_in_use) {
+    if (group.early_count > 0 || group.unborn_count > 0) {
+      times += times > 0 ? 1 : 0;
+    } else {
+      left.erase(left.begin());
+    }
+    if (left.empty()) return judged;
+  }
+  judged.growth = left;
+  judged.onset = left.front().step;
+  judged.times = times;
+  const auto gaps = gaps_of(left);
+  const auto longest = gaps.empty() ? 1 : gaps.back();
+  const auto median = gaps.empty() ? 1 : gaps[gaps.size() / 2];
+  const auto quiet = count - 1 - left.back().step;
+  const bool goes_on = quiet <= std::max<std::int64_t>(longest, 1);
+  if (group.longest_life >= 2 && times == 0) {
+    judged.judgement = Judgement::bounded;
+    return judged;
+  }
+  const bool usually_frees = group.freed >= 3 * static_cast<std::int64_t>(left.size());
+  if (times < 3) {
+    // Twice the same, neither of them warm-up nor the state of the last steps; or in a trace so
+    // short that no more of it can be older than what the place holds for a while: too few to tell.
+    const bool twice = times == 2 && goes_on && left.front().step > 0 &&
+                       left[0].bytes == left[1].bytes &&
+                       (left[1].step - left[0].step >= 3 || count < 6);
+    const bool each_step = times == 2 && left.size() >= 3 && goes_on && count < 6;
+    judged.judgement = twice || each_step ? Judgement::suspect : Judgement::none;
+    return judged;
+  }
+  if (!goes_on) {
+    judged.judgement = Judgement::stopped;
+    return judged;
+  }
+  const auto middle = (left.front().step + count) / 2;
+  const auto late =
+      std::ranges::count_if(left, [&](const Left& each) { return each.step >= middle; });
+  if (late * 3 < static_cast<std::int64_t>(left.size())) {
+    judged.judgement = Judgement::stopped;
+    return judged;
+  }
+  const bool regular = longest <= 2 * median;
+  const bool many = left.size() >= 5 && longest * 3 <= count;
+  if (!regular && !many && !usually_frees) {
+    judged.judgement = Judgement::suspect;
+    return judged;
+  }
+  judged.judgement = only_in_last_phase(left, steps) ? Judgement::one_phase : Judgement::leak;
+  return judged;
+}
+
+Rate rate_of(const std::vector<std::int64_t>& added) {
+  Rate rate;
+  const auto count = added.size();
+  if (count == 0) return rate;
+  constexpr std::size_t longest_period = 4096;
+  // The first steps may leave something once besides.
+  for (std::size_t skipped = 0; skipped <= 2 && skipped + 2 <= count; ++skipped) {
+    const auto most = std::min(longest_period, (count - skipped) / 2);
+    for (std::size_t period = 1; period <= most; ++period) {
+      bool repeats = true;
+      std::int64_t total = 0;
+      for (auto at = skipped; at + period < count && repeats; ++at) {
+        repeats = added[at] == added[at + period];
+      }
+      if (!repeats) continue;
+      for (auto at = skipped; at < skipped + period; ++at) total += added[at];
+      rate.period = static_cast<std::int64_t>(period);
+      rate.bytes_per_step = static_cast<double>(total) / static_cast<double>(period);
+      return rate;
+    }
+  }
+  // Whole intervals between the first and the last addition.
+  std::size_t last = count - 1;
+  while (last > 0 && added[last] == 0) --last;
+  std::int64_t total = 0;
+  for (std::size_t at = 0; at < count; ++at) total += added[at];
+  if (last > 0 && last + 1 < count) {
+    rate.bytes_per_step = static_cast<double>(total - added[last]) / static_cast<double>(last);
+  } else {
+    rate.bytes_per_step = static_cast<double>(total) / static_cast<double>(count);
+  }
+  return rate;
+}
+
+}  // namespace leaklab

@@ -38,7 +38,8 @@ int parse_and_run(int argc, char** argv) {
   app.footer(
       "Exit codes: 0 all good, 1 a leak or a regression, 2 a wrong call, 3 nothing could run "
       "here,\n"
-      "4 a fault of leaklab or of the machine, 5 undecided: the file can't tell. All commands above\n"
+      "4 a fault of leaklab or of the machine, 5 undecided: the file can't tell. All commands "
+      "above\n"
       "take --help and --json FILE.");
   app.require_subcommand(1);
   std::vector<std::pair<CLI::App*, Action>> actions;

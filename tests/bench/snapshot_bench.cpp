@@ -2,6 +2,8 @@
 // snapshot_vs_cpython.py:
 //   snapshot_bench --make FILE EVENTS     writes one
 //   snapshot_bench --read FILE            prints {"seconds", "peak_bytes", "events"}
+// and for tests/viewer/check.py:
+//   snapshot_bench --copy FROM TO         reads a file and writes what it says
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
@@ -137,6 +139,13 @@ int main(int argc, char** argv) {
   }
   if (argc == 3 && std::strcmp(argv[1], "--read") == 0) {
     leaklab::read_and_tell(argv[2]);
+    return 0;
+  }
+  if (argc == 4 && std::strcmp(argv[1], "--copy") == 0) {
+    const std::filesystem::path to = argv[3];
+    leaklab::write_snapshot(leaklab::read_snapshot(std::filesystem::path(argv[2])), to,
+                            to.extension() == ".json" ? leaklab::SnapshotFormat::json
+                                                      : leaklab::SnapshotFormat::pickle);
     return 0;
   }
   benchmark::Initialize(&argc, argv);

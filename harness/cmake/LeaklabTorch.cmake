@@ -72,7 +72,7 @@ elseif(NOT DEFINED CACHE{LEAKLAB_TORCH_ROOT} OR NOT EXISTS "${LEAKLAB_TORCH_ROOT
     else()
       set(_cache "$ENV{HOME}/.cache")
     endif()
-    _leaklab_torch_root("${_cache}/leaklab/libtorch-${LEAKLAB_TORCH_PINNED}" _root)
+    _leaklab_torch_root("${_cache}/leaklab/libtorch-${LEAKLAB_TORCH_PINNED}-cu13" _root)
   endif()
   if(NOT _root)
     message(FATAL_ERROR "LibTorch was not found in LIBTORCH, CMAKE_PREFIX_PATH, the active Python "
@@ -141,6 +141,12 @@ if(LEAKLAB_WITH_CUDA)
     message(FATAL_ERROR "LibTorch in ${_root} has CUDA, but cuda_runtime_api.h lies neither in the "
                         "wheels beside it nor in a CUDA Toolkit. Install the nvidia wheels of this "
                         "torch or a CUDA Toolkit, or configure with -DLEAKLAB_CUDA=OFF.")
+  endif()
+  find_path(_crt crt/host_defines.h PATHS ${_cuda_includes} NO_DEFAULT_PATH NO_CACHE)
+  if(NOT _crt)
+    message(FATAL_ERROR "The CUDA headers in ${_cuda_runtime_h} need crt/host_defines.h, which lies "
+                        "neither beside them nor in a CUDA Toolkit. Install the wheel nvidia-cuda-crt "
+                        "of that CUDA beside this torch, or configure with -DLEAKLAB_CUDA=OFF.")
   endif()
   function(_leaklab_cuda_library out)
     file(GLOB found "")

@@ -45,24 +45,22 @@ if(_root)
   # One that is named wins over the one that an earlier configuration has found.
   set(LEAKLAB_TORCH_ROOT "${_root}" CACHE PATH "Folder of LibTorch: include/ and lib/ lie in it" FORCE)
 elseif(NOT DEFINED CACHE{LEAKLAB_TORCH_ROOT} OR NOT EXISTS "${LEAKLAB_TORCH_ROOT}/include")
-  if(NOT _root)
-    find_program(_python NAMES python3 python NO_CACHE)
-    if(_python)
-      # find_spec does not import torch, which takes seconds.
-      execute_process(
-        COMMAND ${_python} -c
-                "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
-        OUTPUT_VARIABLE _found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-      if(_found)
-        _leaklab_torch_root("${_found}" _root)
-      endif()
-      # Nobody named it, so one that is too old is passed over.
-      if(_root)
-        _leaklab_torch_version("${_root}" _version)
-        if(_version VERSION_LESS LEAKLAB_TORCH_MINIMUM)
-          message(STATUS "LibTorch ${_version} in ${_root} is too old and is not used")
-          set(_root "")
-        endif()
+  find_program(_python NAMES python3 python NO_CACHE)
+  if(_python)
+    # find_spec does not import torch, which takes seconds.
+    execute_process(
+      COMMAND ${_python} -c
+              "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
+      OUTPUT_VARIABLE _found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(_found)
+      _leaklab_torch_root("${_found}" _root)
+    endif()
+    # Nobody named it, so one that is too old is passed over.
+    if(_root)
+      _leaklab_torch_version("${_root}" _version)
+      if(_version VERSION_LESS LEAKLAB_TORCH_MINIMUM)
+        message(STATUS "LibTorch ${_version} in ${_root} is too old and is not used")
+        set(_root "")
       endif()
     endif()
   endif()

@@ -23,7 +23,7 @@ END
 module="-fmodules -fno-implicit-module-maps -fmodule-map-file=$PWD/$work/torch.modulemap \
 -fmodules-cache-path=$PWD/$work/modules -include torch/torch.h"
 sed -E '/"command"/ {
-  /cmake_pch/ s:"command"\: "[^ ]+:& '"$module"':
+  /csrc\/api\/include/ s:"command"\: "[^ ]+:& '"$module"':
   s: -Winvalid-pch::; s: -Xclang -include-pch -Xclang [^ ]+::
   s: (-Xclang )?-include (-Xclang )?[^ ]+/cmake_pch.hxx::
   s: -Werror::

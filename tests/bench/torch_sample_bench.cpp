@@ -37,7 +37,9 @@ class Training {
     // Before the first backward pass: LibTorch starts the threads of one engine only.
     for (const auto& named : probes()) {
       auto probe = named.make();
-      if (probe->start(environment_).empty()) probes_.push_back(std::move(probe));
+      if (!probe->start(environment_).empty()) continue;
+      probes_.push_back(std::move(probe));
+      taken_.emplace_back(named.name, std::vector<Microseconds>());
     }
     net_ = mlp({width, width, width, width, width}, device_);
     optimizer_ =
@@ -70,8 +72,15 @@ class Training {
 
   Sample sample() {
     Sample values;
-    for (const auto& probe : probes_) probe->sample(values);
+    for (std::size_t i = 0; i < probes_.size(); ++i) {
+      taken_[i].second.push_back(time_of([&] { probes_[i]->sample(values); }));
+    }
     return values;
+  }
+
+  // What each probe took after each step, when the caches hold the step's data.
+  const std::vector<std::pair<std::string, std::vector<Microseconds>>>& taken() const {
+    return taken_;
   }
 
  private:
@@ -91,6 +100,7 @@ class Training {
   std::unique_ptr<torch::optim::SGD> optimizer_;
   torch::Tensor input_;
   std::vector<std::unique_ptr<Probe>> probes_;
+  std::vector<std::pair<std::string, std::vector<Microseconds>>> taken_;
 };
 
 Microseconds median(std::vector<Microseconds> times) {
@@ -116,6 +126,9 @@ void register_for(const Environment& environment) {
                                  state.counters["bare_us"] = median(bare).count();
                                  state.counters["extra_us"] = extra.count();
                                  state.counters["share_of_5ms"] = extra / Microseconds(5000);
+                                 for (const auto& [probe, times] : (*training)->taken()) {
+                                   state.counters[probe + "_us"] = median(times).count();
+                                 }
                                  state.counters["events"] =
                                      static_cast<double>(event_log().events() - events) /
                                      static_cast<double>(2 * bare.size());

@@ -60,10 +60,10 @@ class Temporary {
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
 
-  // False with errno.
-  bool write(std::string_view text) {
-    return fd_.is_open() && write_all(fd_.get(), text) && ::fsync(fd_.get()) == 0;
-  }
+  bool is_open() const { return fd_.is_open(); }
+  // False with errno, and so the next ones.
+  bool write(std::string_view text) { return write_all(fd_.get(), text); }
+  bool sync() { return ::fsync(fd_.get()) == 0; }
   bool rename(const fs::path& path) {
     if (::rename(path_.c_str(), path.c_str()) != 0) return false;
     fd_.close();
@@ -198,26 +198,53 @@ class Printer {
 
 }  // namespace
 
-void write_file(const fs::path& path, const std::string& text) {
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+struct FileWriter::Files {
+  fs::path path;
+  fs::path folder;
+  Fd device;  // in place of the temporary file
+  std::unique_ptr<Temporary> temporary;
+};
+
+FileWriter::FileWriter(const fs::path& path) : files_(std::make_unique<Files>()) {
+  files_->path = path;
+  files_->folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   std::error_code error;
-  fs::create_directories(folder, error);
+  fs::create_directories(files_->folder, error);
   if (error) fail_to_write(path, error.value());
 
   const fs::file_status before = fs::status(path, error);
   if (fs::exists(before) && !fs::is_regular_file(before)) {
     // A rename would put a file in the place of /dev/null or of a pipe.
-    const Fd device(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!device.is_open() || !write_all(device.get(), text)) fail_to_write(path, errno);
+    files_->device = Fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!files_->device.is_open()) fail_to_write(path, errno);
     return;
   }
+  files_->temporary = std::make_unique<Temporary>(files_->folder);
+  if (!files_->temporary->is_open()) fail_to_write(path, errno);
+}
 
-  Temporary temporary(folder);
-  if (!temporary.write(text) || !temporary.rename(path)) fail_to_write(path, errno);
+FileWriter::~FileWriter() = default;
 
+void FileWriter::write(std::string_view text) {
+  const bool written =
+      files_->temporary ? files_->temporary->write(text) : write_all(files_->device.get(), text);
+  if (!written) fail_to_write(files_->path, errno);
+}
+
+void FileWriter::commit() {
+  if (!files_->temporary) return;
+  if (!files_->temporary->sync() || !files_->temporary->rename(files_->path)) {
+    fail_to_write(files_->path, errno);
+  }
   // The file is whole by now, so a folder that can't be synced is no failure.
-  const Fd folder_fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder_fd.is_open()) ::fsync(folder_fd.get());
+  const Fd folder(::open(files_->folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.is_open()) ::fsync(folder.get());
+}
+
+void write_file(const fs::path& path, const std::string& text) {
+  FileWriter writer(path);
+  writer.write(text);
+  writer.commit();
 }
 
 std::string read_file(const fs::path& path) {

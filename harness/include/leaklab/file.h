@@ -2,14 +2,33 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 namespace leaklab {
 
-// Writes to a temporary file beside `path`, syncs it and renames it, so that a reader sees the old
-// text or the new one. Creates the folder. Throws InternalError that names the path and the cause
-// (an unwritable folder, a full disk); what was there before stays as it was.
+// Writes to a temporary file beside `path`, which commit() syncs and renames, so that a reader sees
+// the old text or the new one. Creates the folder. Throws InternalError that names the path and the
+// cause (an unwritable folder, a full disk); what was there before stays as it was, and so it does
+// where the writer is destroyed without a commit().
+class FileWriter {
+ public:
+  explicit FileWriter(const std::filesystem::path& path);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  void write(std::string_view text);
+  void commit();
+
+ private:
+  struct Files;
+  std::unique_ptr<Files> files_;
+};
+
+// The same of a text that is there already.
 void write_file(const std::filesystem::path& path, const std::string& text);
 
 // Throws UsageError that names the path and the cause.

@@ -20,11 +20,11 @@ void leave(const at::RecordFunction&, at::ObserverContext*) {
   if (!operators.empty()) operators.pop_back();
 }
 
-std::string where() {
-  if (operators.empty()) return "outside any operator";
+std::string where(const std::vector<std::string>& innermost_first) {
+  if (innermost_first.empty()) return "outside any operator";
   // The outermost operator is what the user wrote, the innermost what allocated.
-  if (operators.size() == 1) return operators.front();
-  return operators.front() + " > " + operators.back();
+  if (innermost_first.size() == 1) return innermost_first.front();
+  return innermost_first.back() + " > " + innermost_first.front();
 }
 
 }  // namespace
@@ -38,25 +38,40 @@ void sample_events(Sample& into) {
 
 void SiteTable::on_alloc(const void* address, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  live_.insert_or_assign(address, Block{where(), bytes});
+  const auto next = static_cast<std::uint32_t>(history_.stacks.size());
+  std::vector<std::string> stack(operators.rbegin(), operators.rend());
+  const auto [place, fresh] = stacks_.try_emplace(stack, stack.empty() ? 0 : next);
+  if (fresh && !stack.empty()) history_.stacks.push_back(std::move(stack));
+  live_.insert_or_assign(address, Block{allocations_, place->second, bytes});
+  history_.events.push_back({true, allocations_++, place->second, bytes});
 }
 
 void SiteTable::on_free(const void* address) {
   const std::lock_guard lock(mutex_);
-  live_.erase(address);
+  const auto found = live_.find(address);
+  if (found == live_.end()) return;  // allocated before we looked
+  history_.events.push_back({false, found->second.allocation, 0, found->second.bytes});
+  live_.erase(found);
+}
+
+void SiteTable::mark_boundary() {
+  const std::lock_guard lock(mutex_);
+  history_.boundaries.push_back(history_.events.size());
 }
 
 void SiteTable::begin_judging() {
   const std::lock_guard lock(mutex_);
-  live_.clear();
+  first_judged_ = allocations_;
 }
 
 std::vector<Site> SiteTable::survivors() const {
   const std::lock_guard lock(mutex_);
   std::map<std::string, Site> by_place;
   for (const auto& [address, block] : live_) {
-    auto& site = by_place[block.where];
-    site.where = block.where;
+    if (block.allocation < first_judged_) continue;
+    const auto place = where(history_.stacks[block.stack]);
+    auto& site = by_place[place];
+    site.where = place;
     site.bytes += block.bytes;
     ++site.count;
   }

@@ -14,6 +14,7 @@
 #include "leaklab/isolation.h"
 #include "leaklab/probe.h"
 #include "leaklab/scenario.h"
+#include "replay.h"
 
 namespace leaklab {
 
@@ -74,6 +75,7 @@ class Recorder final : public Run {
   }
 
   void measure(const Scenario& scenario) {
+    file_ = scenario.file;
     for (const auto& [name, value] : sample()) recording_.channels.at(name).start = value;
     try {
       scenario.body(*this);
@@ -85,7 +87,7 @@ class Recorder final : public Run {
       throw InternalError(fmt::format("scenario '{}' never called run.step", scenario.id));
     }
     synchronize(environment_);
-    if (site_table() != nullptr) recording_.sites = sites_;
+    if (config_.sites) recording_.sites = sites_;
     for (const auto& [name, value] : sample()) recording_.channels.at(name).released = value;
     for (const auto& probe : probes_) probe->empty_caches();
     for (const auto& [name, value] : sample()) recording_.channels.at(name).settled = value;
@@ -116,7 +118,10 @@ class Recorder final : public Run {
     if (stepped_) throw InternalError("a scenario calls run.step exactly once");
     stepped_ = true;
     for (std::int64_t index = 0; index < config_.steps; ++index) {
-      if (index == config_.warmup && site_table() != nullptr) site_table()->begin_judging();
+      if (auto* sites = site_table()) {
+        if (index == config_.warmup) sites->begin_judging();
+        sites->mark_boundary();
+      }
       event_log().begin_step();
       for (const auto& probe : probes_) probe->begin_step(index);
       body(Step{index, index < config_.warmup});
@@ -128,7 +133,11 @@ class Recorder final : public Run {
       }
       take_gauges(index);
     }
-    if (site_table() != nullptr) sites_ = site_table()->survivors();
+    if (auto* sites = site_table()) {
+      sites->mark_boundary();
+      sites_ = sites->survivors();
+      if (!config_.snapshot.empty()) take_snapshot(sites->history());
+    }
     drains_.clear();
   }
 
@@ -145,6 +154,13 @@ class Recorder final : public Run {
     Sample values;
     for (const auto& probe : probes_) probe->sample(values);
     return values;
+  }
+
+  // While all that the loop holds is alive, as a user would take one.
+  void take_snapshot(History history) const {
+    history.file = file_;
+    history.name = recording_.scenario;
+    write_snapshot(to_snapshot(history), config_.snapshot);
   }
 
   void take_gauges(std::int64_t index) {
@@ -164,6 +180,7 @@ class Recorder final : public Run {
   std::vector<std::function<void()>> drains_;
   std::map<std::string, std::int64_t> gauges_;
   std::vector<Site> sites_;
+  std::string file_;
   bool stepped_ = false;
 };
 
@@ -173,7 +190,7 @@ class TorchEngine final : public Engine {
 
   Recording do_execute(const Scenario& scenario, const RunConfig& config) override {
     fix_what_varies(config.backend);
-    if (config.sites) record_sites();
+    if (config.sites || !config.snapshot.empty()) record_sites();
     Recording recording;
     recording.scenario = scenario.id;
     recording.twin = config.twin;
@@ -190,6 +207,18 @@ class TorchEngine final : public Engine {
       throw std::runtime_error(error.what_without_backtrace());
     }
     return recording;
+  }
+
+  std::vector<ReplayedLevel> do_replay(const History& history,
+                                       const std::string& backend) override {
+    fix_what_varies(backend);
+    try {
+      return perform(history, describe_backend(backend));
+    } catch (const c10::OutOfMemoryError& error) {
+      throw OutOfMemory(error.what_without_backtrace());
+    } catch (const c10::Error& error) {
+      throw std::runtime_error(error.what_without_backtrace());
+    }
   }
 
   std::vector<ProbeStatus> do_probe_statuses(const std::string& backend) override {

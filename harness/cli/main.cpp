@@ -36,7 +36,8 @@ int parse_and_run(int argc, char** argv) {
   app.footer(
       "Exit codes: 0 all good, 1 a leak or a regression, 2 a wrong call, 3 nothing could run "
       "here,\n"
-      "4 a fault of leaklab or of the machine. Every command takes --help and --json FILE.");
+      "4 a fault of leaklab or of the machine, 5 undecided: the file can't tell. Every command "
+      "takes\n--help and --json FILE.");
   app.require_subcommand(1);
   std::vector<std::pair<CLI::App*, Action>> actions;
   for (const auto& command : commands()) {

@@ -13,6 +13,7 @@ enum class Exit : int {
   usage = 2,        // the call was wrong: an unknown name, a value out of range, a bad file
   nothing_ran = 3,  // nothing could run here
   internal = 4,     // our own fault, or the machine's: a full disk, an unwritable folder
+  undecided = 5,    // what was given can't tell: a snapshot without history
 };
 
 class Error : public std::runtime_error {

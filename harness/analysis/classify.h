@@ -1,0 +1,37 @@
+// Which class of the taxonomy a leak most likely belongs to.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace leaklab {
+
+// What is known of a leak when its class is looked for.
+struct LeakTraits {
+  bool backward = false;      // allocated in a backward pass
+  bool optimizer = false;     // state of an optimizer
+  bool loads_model = false;   // parameters moved or loaded
+  bool recurrent = false;     // by a recurrent layer
+  bool in_call = false;       // by a layer that the user's line calls
+  bool private_pool = false;  // in the pool of a CUDA graph
+  bool scalar = false;        // 8 bytes or fewer each
+  bool replaced = false;      // one tensor replaced by a larger one
+  bool evaluation = false;    // in steps without a backward pass, among others that have one
+  bool every_size_once = false;
+  bool superlinear = false;   // more in each step than in the one before
+  bool rare = false;          // in some of the steps that come by
+  bool many_places = false;   // several allocations of one step kept together
+};
+
+struct ClassRule {
+  bool LeakTraits::*trait;
+  std::string_view taxonomy;
+  std::string_view cause;  // what is likely, as the end of "likely ..."
+  std::string_view fix;
+  double confidence;
+};
+
+// The first rule that fits; the last one always does.
+const ClassRule& classify(const LeakTraits& traits);
+
+}  // namespace leaklab

@@ -1,0 +1,667 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <unordered_map>
+
+#include "classify.h"
+#include "growth.h"
+#include "leaklab/diagnosis.h"
+#include "lifetimes.h"
+#include "out_of_memory.h"
+#include "sites.h"
+#include "steps.h"
+
+namespace leaklab {
+namespace {
+
+constexpr std::int64_t least_steps = 3;   // to call a trace clean
+constexpr std::int64_t leak_steps = 4;    // to call it a leak
+
+// What a recording with all that a diagnosis can use looks like.
+constexpr std::string_view record_call =
+    "torch.cuda.memory._record_memory_history(max_entries=1000000, stacks=\"python\")";
+
+std::string short_file(std::string_view file) {
+  const auto slash = file.find_last_of("/\\");
+  return std::string(slash == std::string_view::npos ? file : file.substr(slash + 1));
+}
+
+std::string named(const CodeSite& site) {
+  if (site.file.empty()) return "an unknown line";
+  return fmt::format("{}:{} ({})", short_file(site.file), site.line, site.function);
+}
+
+std::string bytes_text(double bytes) {
+  if (bytes == static_cast<double>(static_cast<std::int64_t>(bytes))) {
+    return fmt::format("{} B", static_cast<std::int64_t>(bytes));
+  }
+  return fmt::format("{:.3f} B", bytes);
+}
+
+// A leak's places that stand on one line of the user's code.
+struct LineLeak {
+  FrameId frame = no_frame;
+  StackId stack = 0;  // of the place that leaks most
+  std::int64_t most = -1;
+  std::vector<std::int64_t> added;  // bytes by step of the trace
+  std::int64_t onset = -1;
+  std::int64_t trusted = 0;
+  std::int64_t live_bytes = 0;
+  std::int64_t live_count = 0;
+  std::int64_t earlier_count = 0;  // of these born before the trace
+  std::int64_t times = 0;
+  std::int64_t places = 0;
+  std::int64_t first_size = 0;
+  std::int64_t last_size = 0;
+  bool growing_sizes = false;
+  LeakTraits traits;
+};
+
+class DeviceDiagnosis {
+ public:
+  DeviceDiagnosis(const Snapshot& snapshot, std::size_t device, const Sites& sites,
+                  const DiagnoseOptions& options)
+      : snapshot_(snapshot),
+        trace_(snapshot.traces[device]),
+        sites_(sites),
+        lifetimes_(lifetimes(snapshot, device)),
+        levels_(levels(trace_, lifetimes_)),
+        steps_(find_steps(snapshot, device, sites, lifetimes_, options)) {
+    result.device = static_cast<std::int64_t>(device);
+    describe_steps();
+    find_peak();
+    result.oom = out_of_memory(snapshot, device, sites, lifetimes_, levels_, steps_);
+    judge_places();
+    report_leaks();
+    decide();
+    tell_limits();
+  }
+
+  Diagnosis result;
+
+ private:
+  CodeSite site(FrameId frame) const { return site_of(snapshot_, frame); }
+  std::int64_t requested_after(std::int64_t step) const {
+    return levels_[steps_.begin[static_cast<std::size_t>(step) + 1]];
+  }
+
+  void describe_steps();
+  void find_peak();
+  void judge_places();
+  void add_leak(const Group& group, const Judged& judged);
+  void add_lookalike(const Group& group, const Judged& judged);
+  bool is_evaluation(std::int64_t step) const;
+  void report_leaks();
+  std::int64_t onset_in_program(const LineLeak& leak) const;
+  bool level_rises() const;
+  void decide();
+  void tell_limits();
+  void limit(std::string text) { result.limits.push_back(std::move(text)); }
+
+  const Snapshot& snapshot_;
+  const std::vector<TraceEvent>& trace_;
+  const Sites& sites_;
+  const Lifetimes lifetimes_;
+  const std::vector<std::int64_t> levels_;
+  const Steps steps_;
+  std::map<FrameId, LineLeak> leaks_;
+  std::vector<Lookalike> lookalikes_;
+  std::int64_t trusted_ = 0;
+  std::int64_t suspects_ = 0;
+  std::int64_t in_one_phase_ = 0;
+  std::int64_t in_call_replaced_ = 0;
+  std::int64_t loads_ = 0;      // allocations of whole steps that load a model
+  std::int64_t births_ = 0;     // all of whole steps
+  std::int64_t freed_ = 0;      // of them
+  CodeSite suspect_site_;
+};
+
+void DeviceDiagnosis::describe_steps() {
+  auto& steps = result.steps;
+  steps.seen = steps_.count();
+  steps.count = steps_.count() + steps_.before;
+  steps.source = steps_.source;
+  steps.confidence = steps_.confidence;
+  for (const auto kind : steps_.kind) {
+    if (kind >= steps.kinds.size()) steps.kinds.resize(kind + 1U);
+    ++steps.kinds[kind];
+  }
+  for (std::int64_t step = 0; step < steps_.count(); ++step) {
+    steps.live_after.push_back(requested_after(step));
+  }
+}
+
+void DeviceDiagnosis::find_peak() {
+  const auto peak = std::ranges::max_element(levels_) - levels_.begin();
+  result.peak_bytes = levels_[static_cast<std::size_t>(peak)];
+  result.peak_sites =
+      live_sites(snapshot_, trace_, sites_, lifetimes_, static_cast<EventIndex>(peak));
+}
+
+bool DeviceDiagnosis::is_evaluation(std::int64_t step) const {
+  return steps_.kind[static_cast<std::size_t>(step)] != 0;
+}
+
+void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
+  const auto& stack = sites_.stack(group.stack);
+  auto& leak = leaks_[stack.site];
+  leak.frame = stack.site;
+  if (leak.added.empty()) {
+    leak.added.resize(static_cast<std::size_t>(steps_.count()));
+    leak.trusted = steps_.count();
+  }
+  std::int64_t bytes = 0;
+  std::int64_t rises = 0;
+  std::int64_t last = -1;
+  for (const auto& each : judged.growth) {
+    // What is younger than the place's things may grow is live still, and no part of the leak yet.
+    if (each.step >= judged.trusted) continue;
+    leak.added[static_cast<std::size_t>(each.step)] += each.bytes;
+    bytes += each.bytes;
+    leak.live_count += each.count;
+    rises += last >= 0 && each.bytes > last ? 1 : 0;
+    last = each.bytes;
+  }
+  leak.trusted = std::min(leak.trusted, judged.trusted);
+  leak.onset = leak.onset < 0 ? judged.onset : std::min(leak.onset, judged.onset);
+  leak.times = std::max(leak.times, judged.times);
+  leak.live_bytes += bytes + group.unborn_bytes;
+  leak.live_count += group.unborn_count;
+  leak.earlier_count = std::max(leak.earlier_count, group.unborn_count);
+  ++leak.places;
+  if (bytes > leak.most) {
+    leak.most = bytes;
+    leak.stack = group.stack;
+    leak.first_size = group.size >= 0 ? group.size : group.first_size;
+    leak.last_size = group.size >= 0 ? group.size : group.last_size;
+  }
+  auto& traits = leak.traits;
+  traits.backward = traits.backward || group.stack == 0 || stack.path == 0;
+  if (!sites_.any_frames()) traits.backward = false;
+  traits.optimizer = traits.optimizer || stack.optimizer;
+  traits.loads_model = traits.loads_model || stack.loads_model;
+  traits.recurrent = traits.recurrent || stack.recurrent;
+  traits.in_call = traits.in_call || stack.callee != no_frame;
+  traits.private_pool = traits.private_pool || group.pool != 0;
+  traits.scalar = leak.last_size <= 8;
+  traits.replaced = traits.replaced || judged.judgement == Judgement::replaced;
+  traits.superlinear =
+      judged.growth.size() >= 5 &&
+      rises + 1 == static_cast<std::int64_t>(judged.growth.size()) && !traits.replaced;
+  traits.many_places = leak.places >= 3 && traits.in_call;
+  traits.evaluation = std::ranges::all_of(
+      judged.growth, [&](const Left& each) { return is_evaluation(each.step); });
+  traits.rare = group.freed >= 3 * static_cast<std::int64_t>(group.left.size()) &&
+                group.left.size() * 3 < static_cast<std::size_t>(steps_.count());
+}
+
+void DeviceDiagnosis::add_lookalike(const Group& group, const Judged& judged) {
+  const auto& stack = sites_.stack(group.stack);
+  Lookalike each;
+  each.site = site(stack.site);
+  for (const auto& left : group.left) each.bytes += left.bytes;
+  if (judged.judgement == Judgement::bounded && group.longest_life >= 2) {
+    std::int64_t held = 0;
+    for (const auto& left : group.held) held = std::max(held, left.bytes);
+    each.taxonomy = "N17";
+    each.bytes = std::max(each.bytes, held);
+    each.reason = fmt::format("held for up to {} steps and then freed: bounded", group.longest_life);
+  } else if (judged.judgement == Judgement::stopped) {
+    each.taxonomy = "N17";
+    each.reason = fmt::format("grew until step {} and no more since",
+                              group.left.back().step + steps_.before);
+  } else if (group.left.size() == 1 && group.left.front().step <= 1) {
+    each.taxonomy = stack.optimizer ? "N02" : "N02";
+    each.reason = stack.optimizer
+                      ? fmt::format("state of the optimizer, made once in step {}",
+                                    group.left.front().step + steps_.before)
+                      : fmt::format("allocated once in step {}, such as gradients or a workspace",
+                                    group.left.front().step + steps_.before);
+  } else {
+    return;
+  }
+  if (each.bytes > 0) lookalikes_.push_back(std::move(each));
+}
+
+void DeviceDiagnosis::judge_places() {
+  trusted_ = steps_.count();
+  for (const auto& group : groups(trace_, lifetimes_, steps_)) {
+    births_ += group.births;
+    freed_ += group.freed;
+    if (sites_.stack(group.stack).loads_model) loads_ += group.births;
+    const auto judged = judge(group, steps_, sites_);
+    switch (judged.judgement) {
+      case Judgement::leak:
+        add_leak(group, judged);
+        break;
+      case Judgement::replaced:
+        if (sites_.stack(group.stack).callee != no_frame && sites_.python()) {
+          ++in_call_replaced_;
+          suspect_site_ = site(sites_.stack(group.stack).site);
+        } else {
+          add_leak(group, judged);
+        }
+        break;
+      case Judgement::suspect:
+        ++suspects_;
+        suspect_site_ = site(sites_.stack(group.stack).site);
+        break;
+      case Judgement::one_phase:
+        ++in_one_phase_;
+        suspect_site_ = site(sites_.stack(group.stack).site);
+        break;
+      case Judgement::none:
+      case Judgement::stopped:
+      case Judgement::bounded:
+        add_lookalike(group, judged);
+        break;
+    }
+  }
+  std::ranges::stable_sort(lookalikes_, std::ranges::greater{}, &Lookalike::bytes);
+  // One line may have many of them.
+  for (auto& each : lookalikes_) {
+    const auto known = std::ranges::find_if(result.lookalikes, [&](const Lookalike& other) {
+      return other.site == each.site && other.reason == each.reason;
+    });
+    if (known != result.lookalikes.end()) {
+      known->bytes += each.bytes;
+    } else if (result.lookalikes.size() < 8) {
+      result.lookalikes.push_back(std::move(each));
+    }
+  }
+}
+
+// The step of the program, from 0, in which the leak began, as far as the live blocks tell.
+std::int64_t DeviceDiagnosis::onset_in_program(const LineLeak& leak) const {
+  if (!lifetimes_.begins_late() || leak.earlier_count == 0) return leak.onset + steps_.before;
+  // As many steps back as blocks were there before the trace, at the rate of the trace.
+  const auto seen = std::max<std::int64_t>(1, leak.times);
+  const auto span = std::max<std::int64_t>(1, leak.trusted - leak.onset);
+  const auto each = std::max<std::int64_t>(1, (span + seen / 2) / seen);
+  return std::max<std::int64_t>(0, leak.onset + steps_.before - each * leak.earlier_count);
+}
+
+void DeviceDiagnosis::report_leaks() {
+  std::vector<std::int64_t> all;
+  std::int64_t onset = -1;
+  for (auto& [frame, leak] : leaks_) {
+    trusted_ = std::min(trusted_, leak.trusted);
+    onset = onset < 0 ? leak.onset : std::min(onset, leak.onset);
+  }
+  for (auto& [frame, leak] : leaks_) {
+    const auto end = std::max(leak.trusted, leak.onset + 1);
+    const std::vector<std::int64_t> own(leak.added.begin() + leak.onset, leak.added.begin() + end);
+    const auto rate = rate_of(own);
+    if (all.empty()) all.resize(leak.added.size());
+    std::transform(all.begin(), all.end(), leak.added.begin(), all.begin(), std::plus{});
+    Finding finding;
+    finding.site = site(frame);
+    const auto& rule = classify(leak.traits);
+    finding.taxonomy = rule.taxonomy;
+    finding.fix = rule.fix;
+    finding.bytes_per_step = rate.bytes_per_step;
+    finding.period = rate.period;
+    finding.onset_step = onset_in_program(leak);
+    finding.live_bytes = leak.live_bytes;
+    finding.live_allocations = leak.live_count;
+    finding.first_size = leak.first_size;
+    finding.last_size = leak.last_size;
+    const auto evidence = std::min(1.0, 0.5 + 0.05 * static_cast<double>(leak.times));
+    finding.confidence = std::min(0.99, steps_.confidence * evidence);
+    finding.reason =
+        leak.traits.replaced
+            ? fmt::format("one tensor is replaced by a larger one in each of {} steps; likely {}",
+                          leak.times, rule.cause)
+            : fmt::format(
+                  "{} allocations of {} steps are live at the dump, older than anything freed there; "
+                  "likely {}",
+                  leak.live_count, leak.times, rule.cause);
+    std::partial_sum(leak.added.begin(), leak.added.end(), std::back_inserter(finding.live_by_step));
+    for (const auto id : snapshot_.stacks[leak.stack]) {
+      if (finding.frames.size() == 12) break;
+      if (sites_.frame(id).python != sites_.python()) continue;
+      const auto each = site(id);
+      finding.frames.push_back(fmt::format("{}:{} {}", each.file, each.line, each.function));
+    }
+    result.findings.push_back(std::move(finding));
+  }
+  std::ranges::stable_sort(result.findings, [](const Finding& left, const Finding& right) {
+    return *left.bytes_per_step > *right.bytes_per_step;
+  });
+  if (leaks_.empty()) return;
+  const auto end = std::max(trusted_, onset + 1);
+  const auto rate = rate_of({all.begin() + onset, all.begin() + end});
+  result.period = rate.period;
+  result.bytes_per_step = rate.bytes_per_step;
+  if (rate.period == 0) {
+    result.bytes_per_step = 0;
+    for (const auto& finding : result.findings) result.bytes_per_step += *finding.bytes_per_step;
+  }
+  result.onset_step = result.findings.front().onset_step;
+  for (const auto& finding : result.findings) {
+    result.onset_step = std::min(result.onset_step, finding.onset_step);
+  }
+}
+
+// Whether the level rose in each of the last steps although no place leaks by the rules.
+bool DeviceDiagnosis::level_rises() const {
+  const auto& level = result.steps.live_after;
+  const auto count = static_cast<std::int64_t>(level.size());
+  const auto least = std::max<std::int64_t>(6, count * 2 / 3);
+  if (count <= least) return false;
+  for (auto step = count - least; step < count; ++step) {
+    const auto at = static_cast<std::size_t>(step);
+    if (level[at] <= level[at - 1]) return false;
+  }
+  return true;
+}
+
+void DeviceDiagnosis::decide() {
+  const auto seen = steps_.count();
+  const auto drop = [&](std::string why) {
+    result.verdict = Verdict::undecided;
+    result.findings.clear();
+    result.bytes_per_step = 0;
+    result.onset_step = -1;
+    result.period = 0;
+    limit(std::move(why));
+  };
+  const auto longer = fmt::format("record ten steps or more: {}", record_call);
+  if (seen == 0) {
+    drop(trace_.empty()
+             ? fmt::format("there is no trace of this device: call {} before the loop", record_call)
+             : fmt::format("no steps were found: {}. Record ten steps or more, or mark them with "
+                           "torch.profiler.record_function(f\"## step {{i}} ##\"), or say --steps N "
+                           "or --step-site FILE:LINE",
+                           steps_.why_none));
+  } else if (births_ > 0 && loads_ * 2 > births_) {
+    drop(fmt::format("what comes again and again is the loading of a model, not a step; {}", longer));
+  } else if (seen < least_steps || (!result.findings.empty() && seen < leak_steps)) {
+    drop(fmt::format("the trace holds {} whole step{}: growth per step can't be told from what is "
+                     "allocated once; {}",
+                     seen, seen == 1 ? "" : "s", longer));
+  } else if (!result.findings.empty() && freed_ == 0 && seen < 8) {
+    drop(fmt::format("the iterations seen free nothing at all, as the building of a model would; {}",
+                     longer));
+  } else if (!result.findings.empty()) {
+    result.verdict = Verdict::leak;
+  } else if (in_one_phase_ > 0) {
+    drop(fmt::format("{} keeps what it allocates in a phase that came once and was running at the "
+                     "dump; record until a second such phase has ended",
+                     named(suspect_site_)));
+  } else if (in_call_replaced_ > 0) {
+    drop(fmt::format("a tensor of {} is replaced by a larger one in each iteration, as in the cache "
+                     "of one long request; record until the next request has begun",
+                     named(suspect_site_)));
+  } else if (suspects_ > 0) {
+    drop(fmt::format("{} kept something in too few steps to tell a leak from warm-up; record three "
+                     "times as many steps",
+                     named(suspect_site_)));
+  } else if (level_rises()) {
+    drop("the level rises in each step and no line keeps what it allocates: sizes grow; record until "
+         "they no longer do");
+  } else {
+    result.verdict = Verdict::clean;
+  }
+}
+
+void DeviceDiagnosis::tell_limits() {
+  if (trace_.empty()) return;
+  const bool known_before =
+      std::ranges::any_of(lifetimes_.unborn, [](const Unborn& each) { return each.stack != 0; });
+  if (known_before) {
+    limit(fmt::format("the oldest events are gone ({} live blocks were allocated before those that "
+                      "are left): a larger max_entries than {} keeps them",
+                      lifetimes_.unborn.size(), trace_.size()));
+  } else if (lifetimes_.begins_late()) {
+    limit(fmt::format("{} live blocks and {} frees are of allocations before recording began, whose "
+                      "lines are not known: start recording before the model is built",
+                      lifetimes_.unborn.size(), lifetimes_.unknown_frees));
+  }
+  if (lifetimes_.lost > 0) {
+    limit(fmt::format("{} allocations of the trace are no longer there at the dump: dump before "
+                      "recording is switched off",
+                      lifetimes_.lost));
+  }
+  if (!sites_.any_frames()) {
+    limit("events have no frames, so no line can be named: record with stacks=\"python\", "
+          "context=\"all\"");
+  } else {
+    const bool backward = std::ranges::any_of(trace_, [](const TraceEvent& event) {
+      return event.kind == EventKind::alloc && event.stack == 0;
+    });
+    const bool kept = std::ranges::any_of(
+        result.findings, [](const Finding& finding) { return finding.site.file.empty(); });
+    if (backward && kept) {
+      limit("what leaks is allocated in a backward pass, whose events have no frames: record with "
+            "stacks=\"all\"");
+    }
+  }
+  if (result.verdict == Verdict::leak) {
+    limit(fmt::format("a buffer bounded at more than {} steps would look the same",
+                      result.steps.seen));
+  }
+  if (steps_.source == "sizes") {
+    limit("steps were found by their sizes alone: frames or marks of steps would make it sure");
+  }
+}
+
+// Live blocks by line, those of which there are many alike first.
+std::vector<Finding> live_findings(const Snapshot& snapshot, const Sites& sites) {
+  struct Live {
+    std::int64_t bytes = 0;
+    std::int64_t count = 0;
+    std::int64_t alike = 0;  // bytes of sizes that the line has at least three times
+  };
+  std::map<std::pair<FrameId, std::int64_t>, std::int64_t> sizes;
+  std::map<FrameId, Live> lines;
+  for (const auto& block : snapshot.blocks) {
+    if (block.state != BlockState::active_allocated) continue;
+    const auto frame = sites.stack(block.stack).site;
+    const auto bytes = block.requested > 0 ? block.requested : block.size;
+    lines[frame].bytes += bytes;
+    ++lines[frame].count;
+    ++sizes[{frame, bytes}];
+  }
+  for (const auto& [key, count] : sizes) {
+    if (count >= 3) lines[key.first].alike += key.second * count;
+  }
+  std::vector<std::pair<FrameId, Live>> order(lines.begin(), lines.end());
+  std::ranges::stable_sort(order, [](const auto& left, const auto& right) {
+    return std::pair(left.second.alike, left.second.bytes) >
+           std::pair(right.second.alike, right.second.bytes);
+  });
+  std::vector<Finding> found;
+  for (const auto& [frame, live] : order) {
+    if (found.size() == 10) break;
+    Finding finding;
+    finding.site = site_of(snapshot, frame);
+    finding.live_bytes = live.bytes;
+    finding.live_allocations = live.count;
+    finding.confidence = 0;
+    finding.reason = live.alike > 0 ? "live at the dump, many of one size" : "live at the dump";
+    found.push_back(std::move(finding));
+  }
+  return found;
+}
+
+std::string summary_of(const Diagnosis& diagnosis) {
+  const auto& steps = diagnosis.steps;
+  if (diagnosis.verdict == Verdict::undecided) {
+    auto text = fmt::format("Undecided: {}.", diagnosis.limits.empty() ? "the file can't tell"
+                                                                       : diagnosis.limits.front());
+    return text;
+  }
+  if (diagnosis.verdict == Verdict::clean) {
+    return fmt::format("No leak: over {} steps nothing is left behind that the same line did not "
+                       "free before.",
+                       steps.seen);
+  }
+  const auto& worst = diagnosis.findings.front();
+  auto text = fmt::format("Leak of {} a step since step {}, at {}",
+                          bytes_text(diagnosis.bytes_per_step), diagnosis.onset_step,
+                          named(worst.site));
+  if (diagnosis.findings.size() > 1) {
+    text += fmt::format(" and {} more line{}", diagnosis.findings.size() - 1,
+                        diagnosis.findings.size() == 2 ? "" : "s");
+  }
+  return text + ".";
+}
+
+// How much a device's diagnosis says: a leak before clean before undecided, then by steps.
+auto weight(const Diagnosis& diagnosis) {
+  const auto verdict = diagnosis.verdict == Verdict::leak ? 2
+                       : diagnosis.verdict == Verdict::clean ? 1
+                                                              : 0;
+  return std::pair(verdict, diagnosis.steps.seen);
+}
+
+}  // namespace
+
+std::string_view to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::leak:
+      return "leak";
+    case Verdict::clean:
+      return "clean";
+    case Verdict::undecided:
+      break;
+  }
+  return "undecided";
+}
+
+Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
+  const Sites sites(snapshot);
+  std::vector<Diagnosis> devices;
+  for (std::size_t device = 0; device < snapshot.traces.size(); ++device) {
+    // A single event is what recording of the state alone leaves.
+    if (snapshot.traces[device].size() < 2) continue;
+    devices.push_back(DeviceDiagnosis(snapshot, device, sites, options).result);
+  }
+  Diagnosis diagnosis;
+  if (devices.empty()) {
+    diagnosis.limits.push_back(
+        fmt::format("there is no history in the file, only what is live: call {} before the loop, "
+                    "and dump after ten steps or more",
+                    record_call));
+    if (!sites.any_frames()) {
+      diagnosis.limits.push_back("blocks have no frames, so no line can be named");
+    }
+  } else {
+    const auto main = std::ranges::max_element(devices, {}, weight);
+    for (auto at = devices.begin(); at != devices.end(); ++at) {
+      if (at == main) continue;
+      if (at->verdict == Verdict::leak) {
+        main->bytes_per_step += at->bytes_per_step;
+        main->onset_step = std::min(main->onset_step, at->onset_step);
+        std::ranges::move(at->findings, std::back_inserter(main->findings));
+      } else if (at->verdict == Verdict::undecided) {
+        main->limits.push_back(fmt::format("device {}: {}", at->device, at->limits.front()));
+      }
+      if (!main->oom) main->oom = std::move(at->oom);
+    }
+    diagnosis = std::move(*main);
+  }
+  if (diagnosis.verdict == Verdict::undecided) diagnosis.findings = live_findings(snapshot, sites);
+  for (const auto& block : snapshot.blocks) {
+    if (block.state == BlockState::active_allocated) {
+      diagnosis.live_bytes += block.requested > 0 ? block.requested : block.size;
+    }
+  }
+  for (const auto& segment : snapshot.segments) diagnosis.reserved_bytes += segment.total_size;
+  diagnosis.summary = summary_of(diagnosis);
+  return diagnosis;
+}
+
+namespace {
+
+nlohmann::json site_json(const CodeSite& site) {
+  return {{"file", site.file}, {"line", site.line}, {"function", site.function}};
+}
+
+nlohmann::json sites_json(const std::vector<std::pair<CodeSite, std::int64_t>>& sites) {
+  auto list = nlohmann::json::array();
+  for (const auto& [site, bytes] : sites) list.push_back({{"site", site_json(site)}, {"bytes", bytes}});
+  return list;
+}
+
+// Whole bytes as an integer, else to a thousandth.
+nlohmann::json rate_json(double bytes) {
+  const auto thousandths = static_cast<std::int64_t>(bytes * 1000 + 0.5);
+  if (thousandths % 1000 == 0) return thousandths / 1000;
+  return static_cast<double>(thousandths) / 1000;
+}
+
+nlohmann::json step_json(std::int64_t step) {
+  if (step < 0) return nullptr;
+  return step;
+}
+
+}  // namespace
+
+nlohmann::json to_json(const Diagnosis& diagnosis) {
+  auto findings = nlohmann::json::array();
+  for (const auto& each : diagnosis.findings) {
+    findings.push_back({{"class", each.taxonomy},
+                        {"channel", each.channel},
+                        {"site", site_json(each.site)},
+                        {"bytes_per_step", each.bytes_per_step ? rate_json(*each.bytes_per_step)
+                                                               : nlohmann::json()},
+                        {"live_bytes", each.live_bytes},
+                        {"live_allocations", each.live_allocations},
+                        {"confidence", each.confidence},
+                        {"reason", each.reason},
+                        {"fix", each.fix},
+                        {"onset_step", step_json(each.onset_step)},
+                        {"period_steps", each.period},
+                        {"frames", each.frames}});
+  }
+  auto lookalikes = nlohmann::json::array();
+  for (const auto& each : diagnosis.lookalikes) {
+    lookalikes.push_back({{"class", each.taxonomy},
+                          {"site", site_json(each.site)},
+                          {"bytes", each.bytes},
+                          {"reason", each.reason}});
+  }
+  nlohmann::json oom;
+  if (diagnosis.oom) {
+    const auto& each = *diagnosis.oom;
+    oom = {{"request", each.request},
+           {"device_free", each.device_free},
+           {"live", each.live},
+           {"reserved", each.reserved},
+           {"cached", each.cached},
+           {"largest_free", each.largest_free},
+           {"step", step_json(each.step)},
+           {"reason", each.reason},
+           {"sites", sites_json(each.live_sites)}};
+  }
+  const auto& steps = diagnosis.steps;
+  return {{"verdict", to_string(diagnosis.verdict)},
+          {"bytes_per_step", diagnosis.verdict == Verdict::undecided
+                                 ? nlohmann::json()
+                                 : rate_json(diagnosis.bytes_per_step)},
+          {"onset_step", step_json(diagnosis.onset_step)},
+          {"period_steps", diagnosis.period},
+          {"steps",
+           {{"count", steps.count},
+            {"seen", steps.seen},
+            {"source", steps.source},
+            {"confidence", steps.confidence},
+            {"kinds", steps.kinds},
+            {"live_after", steps.live_after}}},
+          {"findings", std::move(findings)},
+          {"lookalikes", std::move(lookalikes)},
+          {"oom", std::move(oom)},
+          {"live_bytes", diagnosis.live_bytes},
+          {"peak_bytes", diagnosis.peak_bytes},
+          {"reserved_bytes", diagnosis.reserved_bytes},
+          {"peak_sites", sites_json(diagnosis.peak_sites)},
+          {"limits", diagnosis.limits},
+          {"summary", diagnosis.summary}};
+}
+
+}  // namespace leaklab

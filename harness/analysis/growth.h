@@ -1,0 +1,72 @@
+// What each place of a program leaves behind, step by step.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lifetimes.h"
+#include "sites.h"
+#include "steps.h"
+
+namespace leaklab {
+
+// What one place left behind in one step: born in it and still live at the dump.
+struct Left {
+  std::int64_t step = 0;
+  std::int64_t bytes = 0;
+  std::int64_t count = 0;
+};
+
+// Allocations that one stack asks for again and again: of one size, or of sizes that vary.
+struct Group {
+  StackId stack = 0;
+  std::int64_t size = -1;  // requested bytes; -1: they vary
+  std::vector<Left> left;  // by step, whole steps only
+  // Born in each step, held beyond it and freed or replaced since; bytes by step.
+  std::vector<Left> held;
+  std::int64_t births = 0;        // in whole steps
+  std::int64_t freed = 0;         // of them
+  std::int64_t longest_life = -1;  // steps that the longest-lived of the freed ones lived; -1: none
+  std::int64_t early_bytes = 0;   // live at the dump and born in the trace before the first step
+  std::int64_t early_count = 0;
+  std::int64_t unborn_bytes = 0;  // live at the dump and born before the trace
+  std::int64_t unborn_count = 0;
+  std::int64_t first_size = 0;    // of what is left
+  std::int64_t last_size = 0;
+  std::uint32_t pool = 0;
+};
+
+// By first appearance in the trace.
+std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& lifetimes,
+                          const Steps& steps);
+
+enum class Judgement {
+  none,
+  leak,
+  stopped,    // grew for a while and no longer does: a cache that is full, a list of what was seen
+  bounded,    // held for some steps and then freed, always
+  suspect,    // too few times to tell
+  replaced,   // one tensor that is replaced by a larger one in each step
+  one_phase,  // in a last phase that came once
+};
+
+struct Judged {
+  Judgement judgement = Judgement::none;
+  std::int64_t onset = -1;    // step of the trace
+  std::int64_t trusted = 0;   // steps before this one show what is left for good
+  std::vector<Left> growth;   // what it adds in each step for good
+  std::int64_t times = 0;     // steps that are evidence
+};
+
+Judged judge(const Group& group, const Steps& steps, const Sites& sites);
+
+// Growth per step over one period.
+struct Rate {
+  double bytes_per_step = 0;
+  std::int64_t period = 0;  // 0: none found, the mean over all steps
+};
+
+// Of what is added in each step from the first one of `added` on.
+Rate rate_of(const std::vector<std::int64_t>& added);
+
+}  // namespace leaklab

@@ -1,0 +1,111 @@
+#include "lifetimes.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace leaklab {
+namespace {
+
+// Of each live address its row in `allocations`.
+using Live = std::unordered_map<std::uint64_t, std::uint32_t>;
+
+bool is_live(BlockState state) {
+  return state == BlockState::active_allocated || state == BlockState::other;
+}
+
+// What the blocks say of what is live; rows that they contradict are dropped from `live`.
+void reconcile(const Snapshot& snapshot, std::size_t device, Live& live, Lifetimes& found) {
+  std::unordered_map<std::uint64_t, std::uint32_t> seen;
+  std::int64_t bytes = 0;
+  for (const auto& segment : snapshot.segments) {
+    if (static_cast<std::size_t>(segment.device) != device) continue;
+    found.blocks = true;
+    for (std::uint32_t at = 0; at < segment.blocks; ++at) {
+      const auto& block = snapshot.blocks[segment.first_block + at];
+      if (!is_live(block.state)) continue;
+      const auto requested = block.requested > 0 ? block.requested : block.size;
+      bytes += requested;
+      if (live.contains(block.address)) {
+        seen.emplace(block.address, 0);
+      } else {
+        found.unborn.push_back({block.address, requested, block.stack});
+      }
+    }
+  }
+  if (!found.blocks) return;
+  found.live_at_dump = bytes;
+  std::vector<std::uint64_t> gone;
+  for (const auto& [address, row] : live) {
+    if (!seen.contains(address)) gone.push_back(address);
+  }
+  found.lost = static_cast<std::int64_t>(gone.size());
+  for (const auto address : gone) live.erase(address);
+  std::ranges::sort(found.unborn, {}, &Unborn::address);
+}
+
+}  // namespace
+
+Lifetimes lifetimes(const Snapshot& snapshot, std::size_t device) {
+  Lifetimes found;
+  const auto& trace = snapshot.traces[device];
+  const bool requests = std::ranges::any_of(
+      trace, [](const auto& event) { return event.kind == EventKind::free_requested; });
+  found.free_kind = requests ? EventKind::free_requested : EventKind::free_completed;
+  Live live;
+  std::int64_t requested = 0;
+  std::int64_t completed = 0;
+  for (EventIndex at = 0; at < trace.size(); ++at) {
+    const auto& event = trace[at];
+    requested += event.kind == EventKind::free_requested ? 1 : 0;
+    completed += event.kind == EventKind::free_completed ? 1 : 0;
+    if (event.kind == EventKind::alloc) {
+      const auto row = static_cast<std::uint32_t>(found.allocations.size());
+      found.allocations.push_back({at, no_event});
+      const auto [place, fresh] = live.try_emplace(event.address, row);
+      if (!fresh) {
+        // Its free is missing.
+        found.allocations[place->second].freed = at;
+        place->second = row;
+      }
+    } else if (event.kind == found.free_kind) {
+      const auto place = live.find(event.address);
+      if (place == live.end()) {
+        ++found.unknown_frees;
+      } else {
+        found.allocations[place->second].freed = at;
+        live.erase(place);
+      }
+    }
+  }
+  found.pending_frees = requests ? std::max<std::int64_t>(0, requested - completed) : 0;
+  reconcile(snapshot, device, live, found);
+  if (found.lost > 0) {
+    // What is no longer there counts as freed when the trace ends.
+    for (auto& allocation : found.allocations) {
+      if (allocation.freed == no_event && !live.contains(trace[allocation.born].address)) {
+        allocation.freed = static_cast<EventIndex>(trace.size());
+      }
+    }
+  }
+  if (!found.blocks) {
+    for (const auto& [address, row] : live) {
+      found.live_at_dump += trace[found.allocations[row].born].size;
+    }
+  }
+  return found;
+}
+
+std::vector<std::int64_t> levels(std::span<const TraceEvent> trace, const Lifetimes& lifetimes) {
+  std::vector<std::int64_t> level(trace.size() + 1);
+  level[trace.size()] = lifetimes.live_at_dump;
+  for (auto at = trace.size(); at-- > 0;) {
+    const auto& event = trace[at];
+    auto gained = std::int64_t{0};
+    if (event.kind == EventKind::alloc) gained = event.size;
+    if (event.kind == lifetimes.free_kind) gained = -event.size;
+    level[at] = level[at + 1] - gained;
+  }
+  return level;
+}
+
+}  // namespace leaklab

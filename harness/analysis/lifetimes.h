@@ -1,0 +1,48 @@
+// When each allocation of a trace was born and freed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "leaklab/snapshot.h"
+
+namespace leaklab {
+
+using EventIndex = std::uint32_t;
+inline constexpr EventIndex no_event = 0xffffffff;
+
+struct Allocation {
+  EventIndex born = 0;
+  EventIndex freed = no_event;  // the program's request where the trace has it, else the end of it
+};
+
+// A block that is live at the dump and whose allocation is not in the trace.
+struct Unborn {
+  std::uint64_t address = 0;
+  std::int64_t requested = 0;  // bytes
+  StackId stack = 0;           // 0 where it was allocated before recording began
+};
+
+struct Lifetimes {
+  std::vector<Allocation> allocations;  // by birth
+  std::vector<Unborn> unborn;           // by address
+  EventKind free_kind = EventKind::free_requested;  // the kind of event that `freed` points at
+  std::int64_t unknown_frees = 0;       // of addresses whose allocation is not in the trace
+  std::int64_t pending_frees = 0;       // requested and not completed when the trace ends
+  std::int64_t lost = 0;  // live by the trace, not so by the blocks: freed after recording stopped
+  std::int64_t live_at_dump = 0;        // requested bytes: of the blocks, else by the trace
+  bool blocks = false;                  // the device has any
+
+  // Allocated before the trace begins, so the trace is not the whole story.
+  bool begins_late() const { return unknown_frees > 0 || !unborn.empty(); }
+};
+
+// Of one device; linear in events and blocks.
+Lifetimes lifetimes(const Snapshot& snapshot, std::size_t device);
+
+// Requested bytes live before each event, and after the last: events + 1 values. Exact where the
+// blocks say what was live at the dump, else relative to the first event.
+std::vector<std::int64_t> levels(std::span<const TraceEvent> trace, const Lifetimes& lifetimes);
+
+}  // namespace leaklab

@@ -1,0 +1,261 @@
+// The rules are the three tables below: part of a file's path or of a function's name, and what is
+// said of the frame.
+#include "sites.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace leaklab {
+namespace {
+
+enum Says : std::uint8_t {
+  library = 1,
+  framework = 2,
+  inside_step = 4,
+  never_inside_step = 8,  // wraps whole programs and loops, so it may stand above the loop
+  optimizer = 16,
+  loads_model = 32,
+  recurrent = 64,
+};
+
+struct Rule {
+  std::string_view part;
+  unsigned says;
+};
+
+// Parts of paths of Python files, backslashes turned. All that match count.
+constexpr Rule python_files[] = {
+    {"site-packages/", library},
+    {"dist-packages/", library},
+    {"conda/lib/", library},
+    {"conda3/lib/", library},
+    {"lib/python2", library | framework},
+    {"lib/python3", library | framework},
+    {"lib64/python3", library | framework},
+    {"/Lib/runpy.py", library | framework},
+    {"/Lib/threading.py", library | framework},
+    {"/Lib/contextlib.py", library | framework},
+    {"/Lib/functools.py", library | framework},
+    {"/Lib/asyncio/", library | framework},
+    {"/Lib/concurrent/", library | framework},
+    {"<frozen ", library | framework},
+    {"<__array_function__", library | framework},
+    {"<eval_with_key>", library | framework | inside_step},
+    {"<torch_package", library},
+    {"importlib/", library | framework},
+    {"torchinductor_", library | framework | inside_step},
+    {"/torch/_", library | framework | inside_step},
+    {"/torch/amp/", library | framework | inside_step},
+    {"/torch/autograd/", library | framework | inside_step},
+    {"/torch/cuda/", library | framework | inside_step},
+    {"/torch/distributed/", library | framework | inside_step},
+    {"/torch/functional.py", library | framework | inside_step},
+    {"/torch/fx/", library | framework | inside_step},
+    {"/torch/jit/", library | framework | inside_step},
+    {"/torch/multiprocessing/", library | framework},
+    {"/torch/nn/", library | framework | inside_step},
+    {"/torch/nn/modules/rnn.py", recurrent},
+    {"/torch/optim/", library | framework | inside_step | optimizer},
+    {"/torch/profiler/", library | framework},
+    {"/torch/serialization.py", library | framework | inside_step | loads_model},
+    {"/torch/storage.py", library | framework | inside_step},
+    {"/torch/utils/", library | framework | inside_step},
+    {"packages/torch/", library | framework | inside_step},
+    {"packages/apex/optimizers/", optimizer | inside_step},
+    {"packages/bitsandbytes/optim/", optimizer | inside_step},
+    {"packages/safetensors/", loads_model | inside_step},
+    // One request: a loop over tokens.
+    {"transformers/generation/", inside_step},
+    // Stand above loops over steps.
+    {"/torch/utils/_contextlib.py", never_inside_step},
+    {"/torch/autograd/grad_mode.py", never_inside_step},
+    {"/torch/autograd/profiler.py", never_inside_step},
+    {"/torch/amp/autocast_mode.py", never_inside_step},
+    {"/torch/utils/benchmark/", never_inside_step},
+    {"/torch/distributed/run.py", never_inside_step},
+    {"/torch/distributed/launch", never_inside_step},
+    {"/torch/distributed/elastic/", never_inside_step},
+    {"/torch/multiprocessing/", never_inside_step},
+};
+
+// Whole names of Python functions.
+constexpr Rule python_functions[] = {
+    // A layer's, whoever wrote it; and what builds a model.
+    {"forward", inside_step},
+    {"__init__", inside_step},
+    {"_apply", loads_model},
+    {"load_state_dict", loads_model | inside_step},
+    {"_load_from_state_dict", loads_model | inside_step},
+    {"from_pretrained", loads_model | inside_step},
+};
+
+// Beginnings of names of C++ functions, without what they return.
+constexpr std::string_view native_libraries[] = {
+    "at::",         "c10::",        "c10d::",      "caffe2::",    "torch::",     "std::",
+    "__gnu_cxx::",  "pybind11::",   "cudnn",       "cublas",      "cuda",        "nccl",
+    "__libc_",      "__clone",      "clone",       "_start",      "start_thread", "pthread_",
+    "THP",          "Py",           "_Py",         "operator new", "void at::",   "void c10::",
+    "void torch::", "void std::",   "execute_native_thread_routine", "decltype(auto) c10::",
+    "gomp_",        "GOMP_",        "call_init",   "_dl_",        "dlopen",      "cfunction_",
+    "method_",      "slot_tp_",     "type_call",   "object_",     "run_mod",     "run_eval",
+    "partial_",     "vectorcall_",  "builtin_",    "property_",   "func_get",    "bound_method",
+    "clone3",       "??",           "_object",     "unwind",
+};
+
+bool ends_in(std::string_view text, std::initializer_list<std::string_view> endings) {
+  return std::ranges::any_of(endings, [&](std::string_view each) { return text.ends_with(each); });
+}
+
+// Native frames have no line, or one of a C++ source or of a shared object.
+bool is_python(std::string_view file, std::uint64_t line) {
+  if (file.empty() || file == "??" || line == 0 || line > 0x7fffffff) return false;
+  return !ends_in(file, {".cpp", ".cc", ".cxx", ".c", ".cu", ".cuh", ".h", ".hpp", ".inl", ".so"}) &&
+         file.find(".so.") == std::string_view::npos;
+}
+
+unsigned said_of_file(std::string_view file) {
+  // A leading slash, so that "torch/nn/..." is a folder like any other.
+  std::string path = "/";
+  path += file;
+  std::ranges::replace(path, '\\', '/');
+  unsigned says = 0;
+  for (const auto& rule : python_files) {
+    if (path.find(rule.part) != std::string::npos) says |= rule.says;
+  }
+  return says;
+}
+
+bool is_native_library(std::string_view function) {
+  return function.empty() || std::ranges::any_of(native_libraries, [&](std::string_view each) {
+           return function.starts_with(each);
+         });
+}
+
+}  // namespace
+
+Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
+  // Files and functions are far fewer than frames.
+  std::vector<int> said_of_files(snapshot.strings.size(), -1);
+  frames_.reserve(snapshot.frames.size());
+  for (const auto& frame : snapshot.frames) {
+    const auto file = snapshot.strings[frame.file];
+    const auto function = snapshot.strings[frame.function];
+    FrameTraits traits;
+    traits.python = is_python(file, frame.line);
+    if (traits.python) {
+      auto& said = said_of_files[frame.file];
+      if (said < 0) said = static_cast<int>(said_of_file(file));
+      auto says = static_cast<unsigned>(said);
+      for (const auto& rule : python_functions) {
+        if (rule.part == function) says |= rule.says;
+      }
+      traits.library = (says & library) != 0;
+      traits.framework = (says & framework) != 0;
+      traits.inside_step = (says & inside_step) != 0 && (says & never_inside_step) == 0;
+      traits.optimizer = (says & optimizer) != 0;
+      traits.loads_model = (says & loads_model) != 0 && traits.inside_step;
+      traits.recurrent = (says & recurrent) != 0;
+    } else {
+      traits.library = is_native_library(function);
+      traits.framework = traits.library;
+      traits.inside_step = traits.library;
+      traits.optimizer = function.find("::optim::") != std::string_view::npos;
+      traits.engine = function.find("autograd::Engine::") != std::string_view::npos;
+      traits.recurrent = function.find("::lstm") != std::string_view::npos ||
+                         function.find("::gru") != std::string_view::npos;
+    }
+    python_ = python_ || traits.python;
+    frames_.push_back(traits);
+  }
+  nodes_.emplace_back();
+  stacks_.reserve(snapshot.stacks.size());
+  for (StackId id = 0; id < snapshot.stacks.size(); ++id) {
+    any_frames_ = any_frames_ || !snapshot.stacks[id].empty();
+    stacks_.push_back(traits_of(snapshot.stacks[id]));
+  }
+}
+
+PathId Sites::child(PathId parent, FrameId frame) {
+  const auto hash = (std::uint64_t{parent} * 0x9e3779b97f4a7c15u) ^
+                    ((std::uint64_t{frame} + 1) * 0xc2b2ae3d27d4eb4fu);
+  const auto mixed = hash ^ (hash >> 29);
+  const auto found = children_.find(mixed, [&](std::uint32_t node) {
+    return nodes_[node].parent == parent && nodes_[node].frame == frame;
+  });
+  if (found != HashIndex::none) return found;
+  const auto node = static_cast<PathId>(nodes_.size());
+  nodes_.push_back({parent, frame, nodes_[parent].depth + 1});
+  children_.insert(mixed, node);
+  return node;
+}
+
+StackTraits Sites::traits_of(std::span<const FrameId> stack) {
+  StackTraits traits;
+  FrameId packaged = no_frame;  // innermost of an installed package that is no framework
+  bool engine = false;
+  for (const auto id : stack) {
+    const auto& frame = frames_[id];
+    engine = engine || frame.engine;
+    traits.optimizer = traits.optimizer || frame.optimizer;
+    traits.recurrent = traits.recurrent || frame.recurrent;
+    traits.loads_model = traits.loads_model || frame.loads_model;
+    if (frame.python != python_) continue;
+    if (traits.site == no_frame && !frame.library) traits.site = id;
+    if (packaged == no_frame && !frame.framework) packaged = id;
+  }
+  if (traits.site == no_frame) traits.site = packaged;
+  // Native stacks begin in the C library.
+  bool begun = python_;
+  for (auto at = stack.rbegin(); at != stack.rend(); ++at) {
+    const auto& frame = frames_[*at];
+    if (frame.python != python_) continue;
+    if (!python_ && !frame.library) begun = true;
+    if (!begun) continue;
+    if (frame.inside_step) {
+      traits.callee = *at;
+      break;
+    }
+    traits.path = child(traits.path, *at);
+  }
+  // Native frames show the threads of the backward pass, which stand in no loop of the program.
+  if (engine && !python_) traits.path = 0;
+  return traits;
+}
+
+PathId Sites::root(PathId path) const {
+  while (nodes_[path].depth > 1) path = nodes_[path].parent;
+  return path;
+}
+
+Sites::Fork Sites::fork(PathId first, PathId second) const {
+  Fork fork;
+  // The nodes just below the last common one.
+  PathId left = 0;
+  PathId right = 0;
+  while (nodes_[first].depth > nodes_[second].depth) {
+    left = first;
+    first = nodes_[first].parent;
+  }
+  while (nodes_[second].depth > nodes_[first].depth) {
+    right = second;
+    second = nodes_[second].parent;
+  }
+  while (first != second) {
+    left = first;
+    right = second;
+    first = nodes_[first].parent;
+    second = nodes_[second].parent;
+  }
+  fork.shared = nodes_[first].depth;
+  if (left == 0 || right == 0) return fork;
+  const auto& from = snapshot_.frames[nodes_[left].frame];
+  const auto& to = snapshot_.frames[nodes_[right].frame];
+  fork.same_function = from.file == to.file && from.function == to.function;
+  if (fork.same_function) {
+    fork.back = static_cast<std::int64_t>(from.line) - static_cast<std::int64_t>(to.line);
+  }
+  return fork;
+}
+
+}  // namespace leaklab

@@ -1,0 +1,87 @@
+// Whose code a frame is, which frame of a stack is the user's, and what a stack says about the loop
+// that it was taken in.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "leaklab/snapshot.h"
+
+namespace leaklab {
+
+inline constexpr FrameId no_frame = 0xffffffff;
+
+// What the rules in sites.cpp say of one frame.
+struct FrameTraits {
+  bool python = false;
+  bool library = false;      // not the user's: an installed package, the standard library, native
+  bool framework = false;    // PyTorch, the standard library, native: never the site of a finding
+  bool inside_step = false;  // what it calls in a loop is a part of one step: layers, parameters
+  bool optimizer = false;
+  bool loads_model = false;  // moves or loads the parameters of a module
+  bool recurrent = false;
+  bool engine = false;  // the threads that run backward passes
+};
+
+// The way from the outermost frame down to the innermost one that can hold a loop over steps, as a
+// node of a tree; 0 is no frame at all.
+using PathId = std::uint32_t;
+
+struct StackTraits {
+  PathId path = 0;
+  FrameId callee = no_frame;  // the frame below the path: what one step calls
+  FrameId site = no_frame;    // the innermost frame of the user's code
+  bool optimizer = false;
+  bool loads_model = false;
+  bool recurrent = false;
+};
+
+// Of every frame and stack of one snapshot; linear in their number.
+class Sites {
+ public:
+  explicit Sites(const Snapshot& snapshot);
+
+  const FrameTraits& frame(FrameId id) const { return frames_[id]; }
+  const StackTraits& stack(StackId id) const { return stacks_[id]; }
+  std::size_t stacks() const { return stacks_.size(); }
+  // File and name of a frame's function.
+  std::pair<StringId, StringId> function_of(FrameId id) const {
+    return {snapshot_.frames[id].file, snapshot_.frames[id].function};
+  }
+  // Whether any stack has a Python frame; native frames are then passed over.
+  bool python() const { return python_; }
+  bool any_frames() const { return any_frames_; }
+
+  // The outermost frame of a path.
+  PathId root(PathId path) const;
+  // How many frames two paths share from the outside, and how the next ones differ.
+  struct Fork {
+    std::uint32_t shared = 0;
+    bool same_function = false;  // both go on in one function...
+    std::int64_t back = 0;       // ...and the second does so on a line that many lines above
+  };
+  Fork fork(PathId first, PathId second) const;
+  std::uint32_t depth(PathId path) const { return nodes_[path].depth; }
+  FrameId last_frame(PathId path) const { return nodes_[path].frame; }
+
+ private:
+  struct Node {
+    PathId parent = 0;
+    FrameId frame = no_frame;
+    std::uint32_t depth = 0;
+  };
+
+  PathId child(PathId parent, FrameId frame);
+  StackTraits traits_of(std::span<const FrameId> stack);
+
+  const Snapshot& snapshot_;
+  std::vector<FrameTraits> frames_;
+  std::vector<StackTraits> stacks_;
+  std::vector<Node> nodes_;
+  HashIndex children_;
+  bool python_ = false;
+  bool any_frames_ = false;
+};
+
+}  // namespace leaklab

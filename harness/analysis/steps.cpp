@@ -1,0 +1,469 @@
+#include "steps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "loops.h"
+
+namespace leaklab {
+namespace {
+
+// A name whose number counts steps.
+struct Numbered {
+  std::string shape;  // the name with each number as '#'
+  std::int64_t number = -1;
+};
+
+Numbered numbered(std::string_view name) {
+  Numbered found;
+  for (std::size_t at = 0; at < name.size();) {
+    if (name[at] < '0' || name[at] > '9') {
+      found.shape += name[at++];
+      continue;
+    }
+    std::int64_t number = 0;
+    for (; at < name.size() && name[at] >= '0' && name[at] <= '9'; ++at) {
+      number = std::min<std::int64_t>(number * 10 + (name[at] - '0'), 1'000'000'000'000);
+    }
+    found.shape += '#';
+    if (found.number < 0) found.number = number;
+  }
+  return found;
+}
+
+std::string lower(std::string_view text) {
+  std::string low(text);
+  std::ranges::transform(low, low.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return low;
+}
+
+// Whether a mark's name says that it is about steps. What optimizers and the compiler write does not
+// count.
+bool names_steps(std::string_view name) {
+  constexpr std::string_view other[] = {"optimizer.", "compiled", "dataloader", "torchdynamo",
+                                        "torch-compiled", "inductor"};
+  constexpr std::string_view words[] = {"step", "iter", "batch", "request"};
+  const auto low = lower(name);
+  const auto has = [&](std::string_view part) { return low.find(part) != std::string::npos; };
+  return std::ranges::none_of(other, has) && std::ranges::any_of(words, has);
+}
+
+bool is_optimizer_step(std::string_view name) { return name.starts_with("Optimizer.step"); }
+
+// Moments at which a mark of one name began and ended.
+struct Spans {
+  std::vector<std::int64_t> start;
+  std::vector<std::int64_t> end;  // as many, or one fewer: the last has not ended
+};
+
+Spans spans_of(const Snapshot& snapshot, std::size_t device, const auto& wanted) {
+  Spans spans;
+  bool open = false;
+  StringId open_name = 0;
+  for (const auto& mark : snapshot.annotations) {
+    if (mark.device >= 0 && static_cast<std::size_t>(mark.device) != device) continue;
+    if (!wanted(mark.name)) continue;
+    const auto stage = snapshot.strings[mark.stage];
+    if (stage == "START") {
+      // A START whose predecessor never ended: of two under one name the first one counts.
+      if (open && open_name == mark.name) continue;
+      if (open) spans.end.push_back(mark.time_us);
+      spans.start.push_back(mark.time_us);
+      open = true;
+      open_name = mark.name;
+    } else if (open && open_name == mark.name) {
+      spans.end.push_back(mark.time_us);
+      open = false;
+    }
+  }
+  return spans;
+}
+
+class Finder {
+ public:
+  Finder(const Snapshot& snapshot, std::size_t device, const Sites& sites,
+         const Lifetimes& lifetimes, const DiagnoseOptions& options)
+      : snapshot_(snapshot),
+        device_(device),
+        trace_(snapshot.traces[device]),
+        sites_(sites),
+        lifetimes_(lifetimes),
+        options_(options) {}
+
+  Steps find();
+
+ private:
+  // The first event at or after that moment.
+  EventIndex at_time(std::int64_t time_us) const {
+    const auto place = std::ranges::lower_bound(trace_, time_us, {}, &TraceEvent::time_us);
+    return static_cast<EventIndex>(place - trace_.begin());
+  }
+  bool timed() const { return !trace_.empty() && trace_.back().time_us > 0; }
+  Spans optimizer_spans() const {
+    return spans_of(snapshot_, device_,
+                    [&](StringId name) { return is_optimizer_step(snapshot_.strings[name]); });
+  }
+
+  std::optional<Steps> by_annotations() const;
+  std::optional<Steps> by_metadata() const;
+  std::optional<Steps> by_snapshots() const;
+  std::optional<Steps> by_optimizer() const;
+  std::optional<Steps> by_loop(LoopBy by) const;
+  Steps asked_for() const;
+  EventIndex aligned(const std::vector<EventIndex>& ends) const;
+  void number_kinds(Steps& steps) const;
+  void drop_cut_steps(Steps& steps) const;
+  void count_before(Steps& steps) const;
+  std::unordered_map<std::uint64_t, std::int64_t> content(EventIndex from, EventIndex to) const;
+  double holds(EventIndex from, EventIndex to, EventIndex like_from, EventIndex like_to) const;
+
+  const Snapshot& snapshot_;
+  std::size_t device_;
+  const std::vector<TraceEvent>& trace_;
+  const Sites& sites_;
+  const Lifetimes& lifetimes_;
+  const DiagnoseOptions& options_;
+};
+
+Steps at(std::vector<EventIndex> begin, EventIndex end, std::string source, double confidence) {
+  Steps steps;
+  begin.push_back(end);
+  steps.begin = std::move(begin);
+  steps.kind.assign(steps.begin.size() - 1, 0);
+  steps.source = std::move(source);
+  steps.confidence = confidence;
+  return steps;
+}
+
+std::optional<Steps> Finder::by_annotations() const {
+  if (!timed()) return std::nullopt;
+  // By shape of the name: how many there are and how many of their numbers follow each other.
+  struct Series {
+    std::int64_t marks = 0;
+    std::int64_t following = 0;
+    std::int64_t last = -2;
+  };
+  std::map<std::string, Series> series;
+  std::vector<std::string> shapes(snapshot_.strings.size());
+  for (const auto& mark : snapshot_.annotations) {
+    const auto name = snapshot_.strings[mark.name];
+    if (snapshot_.strings[mark.stage] != "START" || !names_steps(name)) continue;
+    const auto [shape, number] = numbered(name);
+    shapes[mark.name] = shape;
+    auto& known = series[shape];
+    ++known.marks;
+    // A name without a number counts by coming again.
+    known.following += number == known.last + 1 || number < 0 ? 1 : 0;
+    known.last = number;
+  }
+  std::string best;
+  std::int64_t most = 2;
+  for (const auto& [shape, marks] : series) {
+    if (marks.following * 10 < (marks.marks - 1) * 8) continue;
+    if (marks.marks > most) {
+      most = marks.marks;
+      best = shape;
+    }
+  }
+  if (best.empty()) return std::nullopt;
+  const auto spans =
+      spans_of(snapshot_, device_, [&](StringId name) { return shapes[name] == best; });
+  std::vector<EventIndex> begin;
+  std::int64_t before = 0;
+  std::int64_t marked = 0;
+  for (std::size_t each = 0; each < spans.start.size(); ++each) {
+    const auto from = at_time(spans.start[each]);
+    const auto to = each < spans.end.size() ? at_time(spans.end[each])
+                                            : static_cast<EventIndex>(trace_.size());
+    // Begun before the trace, or empty.
+    if (spans.start[each] < trace_.front().time_us && from == 0 && lifetimes_.begins_late()) {
+      ++before;
+      continue;
+    }
+    if (!begin.empty() && from <= begin.back()) continue;
+    if (from >= trace_.size()) break;
+    begin.push_back(from);
+    marked += to - from;
+  }
+  if (begin.size() < 2) return std::nullopt;
+  // Marks that leave much of the loop out, evaluation say, are not its steps.
+  if (marked * 10 < static_cast<std::int64_t>(trace_.size() - begin.front()) * 6) {
+    return std::nullopt;
+  }
+  const auto end = spans.end.size() == spans.start.size()
+                       ? std::max(at_time(spans.end.back() + 1), begin.back() + 1)
+                       : static_cast<EventIndex>(trace_.size());
+  auto steps = at(std::move(begin), end, "annotations", 0.98);
+  steps.before = before;
+  return steps;
+}
+
+std::optional<Steps> Finder::by_metadata() const {
+  std::vector<Numbered> known(snapshot_.strings.size());
+  std::vector<bool> seen(snapshot_.strings.size());
+  std::map<std::string, std::vector<std::pair<EventIndex, std::int64_t>>> series;
+  for (EventIndex at = 0; at < trace_.size(); ++at) {
+    const auto id = trace_[at].user_metadata;
+    if (id == 0 || seen[id]) continue;
+    seen[id] = true;
+    const auto name = snapshot_.strings[id];
+    if (!names_steps(name)) continue;
+    auto each = numbered(name);
+    if (each.number >= 0) series[each.shape].emplace_back(at, each.number);
+  }
+  for (const auto& [shape, marks] : series) {
+    std::int64_t following = 0;
+    for (std::size_t each = 1; each < marks.size(); ++each) {
+      following += marks[each].second == marks[each - 1].second + 1 ? 1 : 0;
+    }
+    if (marks.size() < 3 || following * 10 < static_cast<std::int64_t>(marks.size() - 1) * 8) {
+      continue;
+    }
+    std::vector<EventIndex> begin;
+    for (const auto& mark : marks) begin.push_back(mark.first);
+    auto steps = at(std::move(begin), static_cast<EventIndex>(trace_.size()), "metadata", 0.95);
+    if (lifetimes_.begins_late()) steps.before = marks.front().second;
+    return steps;
+  }
+  return std::nullopt;
+}
+
+std::optional<Steps> Finder::by_snapshots() const {
+  std::vector<EventIndex> begin;
+  for (EventIndex at = 0; at < trace_.size(); ++at) {
+    if (trace_[at].kind != EventKind::snapshot) continue;
+    if (begin.empty() || at > begin.back() + 1) begin.push_back(at + 1);
+  }
+  if (begin.size() < 3) return std::nullopt;
+  const auto last = begin.back();
+  begin.pop_back();
+  begin.insert(begin.begin(), 0);
+  return at(std::move(begin), last, "snapshots", 0.7);
+}
+
+// Steps of an optimizer end the iteration or nearly so: what follows the last one up to the end of
+// the trace is in every iteration, where the dump stands behind the loop.
+EventIndex Finder::aligned(const std::vector<EventIndex>& ends) const {
+  const auto tail = static_cast<EventIndex>(trace_.size()) - ends.back();
+  std::int64_t like = 0;
+  std::int64_t compared = 0;
+  for (std::size_t each = 0; each + 1 < ends.size(); ++each) {
+    if (ends[each + 1] - ends[each] < tail) continue;
+    ++compared;
+    bool same = true;
+    for (EventIndex at = 0; at < tail && same; ++at) {
+      const auto& left = trace_[ends[each] + at];
+      const auto& right = trace_[ends.back() + at];
+      same = left.kind == right.kind && left.stack == right.stack;
+    }
+    like += same ? 1 : 0;
+  }
+  return compared > 0 && like * 2 > compared ? tail : 0;
+}
+
+std::optional<Steps> Finder::by_optimizer() const {
+  if (!timed()) return std::nullopt;
+  const auto spans = optimizer_spans();
+  std::vector<EventIndex> ends;
+  for (const auto end : spans.end) {
+    if (end < trace_.front().time_us) continue;
+    const auto at = at_time(end + 1);
+    if (ends.empty() || at > ends.back()) ends.push_back(at);
+  }
+  if (ends.size() < 3) return std::nullopt;
+  const auto shift = aligned(ends);
+  std::vector<EventIndex> begin;
+  for (const auto end : ends) begin.push_back(end + shift);
+  const auto last = begin.back();
+  begin.pop_back();
+  // The first step begins with the first allocation that its kind of step makes again; before it
+  // lies the set-up.
+  const auto length = begin.size() > 1 ? begin[1] - begin[0] : last - begin[0];
+  const auto first = begin.front() > length ? begin.front() - length : 0;
+  begin.insert(begin.begin(), first);
+  return at(std::move(begin), last, "optimizer", 0.8);
+}
+
+std::optional<Steps> Finder::by_loop(LoopBy by) const {
+  LoopWish wish;
+  wish.count = options_.steps;
+  if (!options_.step_file.empty()) {
+    wish.stacks.resize(snapshot_.stacks.size());
+    for (StackId id = 0; id < snapshot_.stacks.size(); ++id) {
+      wish.stacks[id] = std::ranges::any_of(snapshot_.stacks[id], [&](FrameId frame) {
+        const auto& each = snapshot_.frames[frame];
+        return static_cast<std::int64_t>(each.line) == options_.step_line &&
+               snapshot_.strings[each.file].ends_with(options_.step_file);
+      });
+    }
+  }
+  auto loops = find_loops(trace_, sites_, lifetimes_, by, wish);
+  if (loops.begin.size() < 2) return std::nullopt;
+  const bool asked = wish.count != 0 || !wish.stacks.empty();
+  // Iterations that make up little of the trace are a part of something else.
+  if (!asked && loops.covered < 0.35) return std::nullopt;
+  if (by == LoopBy::sizes && !asked && (loops.begin.size() < 6 || loops.alike < 0.85)) {
+    return std::nullopt;
+  }
+  auto steps = at(std::move(loops.begin), static_cast<EventIndex>(trace_.size()),
+                  by == LoopBy::stacks ? "call stacks" : "sizes", 0);
+  steps.kind = std::move(loops.kind);
+  steps.confidence = by == LoopBy::stacks ? 0.6 + 0.3 * loops.alike : 0.5;
+  if (asked) steps.source = "given";
+  return steps;
+}
+
+// What a stretch of the trace allocates and frees, without regard to order.
+std::unordered_map<std::uint64_t, std::int64_t> Finder::content(EventIndex from,
+                                                                EventIndex to) const {
+  std::unordered_map<std::uint64_t, std::int64_t> counts;
+  for (auto at = from; at < to; ++at) {
+    const auto& event = trace_[at];
+    if (event.kind != EventKind::alloc) continue;
+    ++counts[sites_.any_frames() ? event.stack : static_cast<std::uint64_t>(event.size)];
+  }
+  return counts;
+}
+
+// The part of what one stretch allocates that another one allocates too.
+double Finder::holds(EventIndex from, EventIndex to, EventIndex like_from, EventIndex like_to) const {
+  const auto own = content(from, to);
+  std::int64_t common = 0;
+  std::int64_t total = 0;
+  for (const auto& [what, count] : content(like_from, like_to)) {
+    total += count;
+    const auto found = own.find(what);
+    if (found != own.end()) common += std::min(count, found->second);
+  }
+  return total == 0 ? 1 : static_cast<double>(common) / static_cast<double>(total);
+}
+
+// Takes the first and the last step away where the trace holds a part of them only.
+void Finder::drop_cut_steps(Steps& steps) const {
+  constexpr double whole = 0.8;
+  const auto count = static_cast<std::size_t>(steps.count());
+  if (count < 2) return;
+  const auto like = [&](std::size_t step, auto&& nearest) -> std::optional<double> {
+    for (auto other = nearest(step); other < count; other = nearest(other)) {
+      if (steps.kind[other] != steps.kind[step]) continue;
+      return holds(steps.begin[step], steps.begin[step + 1], steps.begin[other],
+                   steps.begin[other + 1]);
+    }
+    return std::nullopt;
+  };
+  const auto last = count - 1;
+  const auto previous = like(last, [](std::size_t step) { return step - 1; });
+  const bool failed = std::any_of(
+      trace_.begin() + steps.begin[last], trace_.begin() + steps.begin[last + 1],
+      [](const TraceEvent& event) { return event.kind == EventKind::oom; });
+  // An allocation that failed and was survived is no end.
+  if (previous && (*previous < whole || (failed && steps.begin[last + 1] == trace_.size()))) {
+    steps.begin.pop_back();
+    steps.kind.pop_back();
+    steps.last_cut = true;
+  }
+  if (!lifetimes_.begins_late() || steps.count() < 2) return;
+  const auto next = like(0, [](std::size_t step) { return step + 1; });
+  if (next && *next < whole) {
+    steps.begin.erase(steps.begin.begin());
+    steps.kind.erase(steps.kind.begin());
+  }
+  steps.first_cut = steps.begin.front() > 0;
+}
+
+// Annotations are counted apart from the trace and may reach farther back.
+void Finder::count_before(Steps& steps) const {
+  if (!lifetimes_.begins_late() || !timed() || steps.before > 0 || steps.count() == 0) return;
+  const auto spans = optimizer_spans();
+  const auto from = trace_[steps.begin.front()].time_us;
+  const auto last = steps.begin.back() < trace_.size() ? trace_[steps.begin.back()].time_us
+                                                       : trace_.back().time_us;
+  std::int64_t before = 0;
+  std::int64_t within = 0;
+  for (const auto start : spans.start) {
+    before += start < from ? 1 : 0;
+    within += start >= from && start <= last ? 1 : 0;
+  }
+  if (within == 0) return;
+  // Optimizers of one step together, or several steps to one of an optimizer.
+  steps.before = (before * steps.count() + within / 2) / within;
+}
+
+void Finder::number_kinds(Steps& steps) const {
+  std::vector<std::int64_t> counts(256);
+  for (const auto kind : steps.kind) ++counts[kind];
+  std::vector<std::uint8_t> order;
+  for (std::size_t kind = 0; kind < counts.size(); ++kind) {
+    if (counts[kind] > 0) order.push_back(static_cast<std::uint8_t>(kind));
+  }
+  std::ranges::stable_sort(order, std::ranges::greater{}, [&](auto kind) { return counts[kind]; });
+  std::vector<std::uint8_t> number(256);
+  for (std::size_t place = 0; place < order.size(); ++place) {
+    number[order[place]] = static_cast<std::uint8_t>(place);
+  }
+  for (auto& kind : steps.kind) kind = number[kind];
+}
+
+Steps Finder::asked_for() const {
+  for (const auto by : {LoopBy::stacks, LoopBy::sizes}) {
+    if (by == LoopBy::sizes && !options_.step_file.empty()) continue;
+    if (auto steps = by_loop(by)) return *steps;
+  }
+  if (auto steps = by_optimizer(); steps && std::abs(steps->count() - options_.steps) <= 1) {
+    steps->source = "given";
+    return *steps;
+  }
+  Steps none;
+  none.why_none =
+      options_.step_file.empty()
+          ? fmt::format("nothing in the trace comes {} times evenly, as --steps says",
+                        options_.steps)
+          : fmt::format("no allocation comes again and again from {}:{}, as --step-site says",
+                        options_.step_file, options_.step_line);
+  return none;
+}
+
+Steps Finder::find() {
+  Steps steps;
+  if (options_.steps != 0 || !options_.step_file.empty()) {
+    steps = asked_for();
+  } else if (auto marked = by_annotations()) {
+    steps = *marked;
+  } else if (auto metadata = by_metadata()) {
+    steps = *metadata;
+  } else if (auto loop = by_loop(LoopBy::stacks)) {
+    steps = *loop;
+  } else if (auto snapshots = by_snapshots()) {
+    steps = *snapshots;
+  } else if (auto optimizer = by_optimizer()) {
+    steps = *optimizer;
+  } else if (auto sizes = sites_.any_frames() ? std::nullopt : by_loop(LoopBy::sizes)) {
+    steps = *sizes;
+  } else {
+    steps.why_none = "no loop over steps shows in it: nothing comes again and again and frees what "
+                     "it allocated, beyond what one step does by itself";
+  }
+  drop_cut_steps(steps);
+  count_before(steps);
+  number_kinds(steps);
+  return steps;
+}
+
+}  // namespace
+
+std::int64_t Steps::of(EventIndex event) const {
+  return std::ranges::upper_bound(begin, event) - begin.begin() - 1;
+}
+
+Steps find_steps(const Snapshot& snapshot, std::size_t device, const Sites& sites,
+                 const Lifetimes& lifetimes, const DiagnoseOptions& options) {
+  return Finder(snapshot, device, sites, lifetimes, options).find();
+}
+
+}  // namespace leaklab

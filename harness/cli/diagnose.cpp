@@ -1,0 +1,92 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "leaklab/diagnosis.h"
+#include "options.h"
+#include "report/diagnose_text.h"
+
+namespace leaklab {
+namespace {
+
+struct Options {
+  std::vector<std::string> files;
+  std::int64_t steps = 0;
+  std::string step_site;
+  bool frames = false;
+  std::string json;
+};
+
+DiagnoseOptions to_options(const Options& options) {
+  DiagnoseOptions asked;
+  asked.steps = options.steps;
+  if (options.step_site.empty()) return asked;
+  const auto colon = options.step_site.rfind(':');
+  const auto* last = options.step_site.data() + options.step_site.size();
+  if (colon != std::string::npos && colon > 0) {
+    const auto [end, error] =
+        std::from_chars(options.step_site.data() + colon + 1, last, asked.step_line);
+    if (error == std::errc{} && end == last && asked.step_line > 0) {
+      asked.step_file = options.step_site.substr(0, colon);
+      return asked;
+    }
+  }
+  throw UsageError(fmt::format("--step-site takes FILE:LINE, such as train.py:120, not '{}'",
+                               options.step_site));
+}
+
+// A leak in one of several files counts before one that can't be decided.
+Exit exit_of(const std::vector<Diagnosis>& all) {
+  const auto any = [&](Verdict verdict) {
+    return std::ranges::any_of(all, [&](const auto& each) { return each.verdict == verdict; });
+  };
+  if (any(Verdict::leak)) return Exit::finding;
+  return any(Verdict::undecided) ? Exit::undecided : Exit::ok;
+}
+
+Exit run(const Options& options) {
+  const auto asked = to_options(options);
+  const auto style = style_of(stdout);
+  std::vector<Diagnosis> all;
+  nlohmann::json documents = nlohmann::json::array();
+  std::string text;
+  for (const auto& file : options.files) {
+    all.push_back(diagnose(read_snapshot(file), asked));
+    documents.push_back(to_json(all.back()));
+    documents.back()["file"] = file;
+    if (!text.empty()) text += '\n';
+    text += diagnose_text(file, all.back(), options.frames, style);
+  }
+  print(options.json, documents.size() == 1 ? documents.front() : documents, text);
+  return exit_of(all);
+}
+
+Action add(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("file", options->files, "snapshots as torch.cuda.memory._dump_snapshot writes them")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("--steps", options->steps, "how many steps the trace holds, if you know")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--step-site", options->step_site, "a line that each step runs once, if you know")
+      ->type_name("FILE:LINE");
+  app.add_flag("--frames", options->frames, "show the frames around each line");
+  add_json(app, options->json);
+  return [options] { return run(*options); };
+}
+
+const CommandRegistration registration{
+    {"diagnose", "Says whether a PyTorch memory snapshot shows a leak, where and how fast.",
+     "  leaklab diagnose snapshot.pickle\n"
+     "  leaklab diagnose --json - before.pickle after.pickle\n"
+     "  leaklab diagnose --step-site train.py:120 snapshot.pickle\n"
+     "Exit codes: 1 a leak, 0 clean, 5 undecided: the file can't tell.",
+     add}};
+
+}  // namespace
+}  // namespace leaklab

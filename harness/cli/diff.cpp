@@ -1,0 +1,52 @@
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "leaklab/diagnosis.h"
+#include "options.h"
+#include "report/diagnose_text.h"
+
+namespace leaklab {
+namespace {
+
+struct Options {
+  std::string before;
+  std::string after;
+  std::string json;
+};
+
+Exit run(const Options& options) {
+  const auto changes = diff(read_snapshot(options.before), read_snapshot(options.after));
+  auto list = nlohmann::json::array();
+  for (const auto& each : changes) {
+    list.push_back({{"site",
+                     {{"file", each.site.file},
+                      {"line", each.site.line},
+                      {"function", each.site.function}}},
+                    {"bytes", each.bytes},
+                    {"allocations", each.allocations},
+                    {"live_bytes", each.live_bytes}});
+  }
+  print(options.json, {{"before", options.before}, {"after", options.after}, {"more", list}},
+        diff_text(options.before, options.after, changes, style_of(stdout)));
+  return Exit::ok;
+}
+
+Action add(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("before", options->before, "a snapshot")->type_name("BEFORE")->required();
+  app.add_option("after", options->after, "a later snapshot of the same program")
+      ->type_name("AFTER")
+      ->required();
+  add_json(app, options->json);
+  return [options] { return run(*options); };
+}
+
+const CommandRegistration registration{
+    {"diff", "Shows by line what lives in the second of two snapshots only.",
+     "  leaklab diff step10.pickle step20.pickle\n"
+     "Needs no history: frames of live blocks are enough.",
+     add}};
+
+}  // namespace
+}  // namespace leaklab

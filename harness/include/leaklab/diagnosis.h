@@ -1,0 +1,120 @@
+// What a memory snapshot tells: whether a program leaks, how fast, since when and from which line.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "leaklab/snapshot.h"
+
+namespace leaklab {
+
+enum class Verdict {
+  leak,
+  clean,
+  undecided,  // the file can't tell
+};
+
+std::string_view to_string(Verdict verdict);
+
+struct DiagnoseOptions {
+  std::int64_t steps = 0;  // how many steps the trace holds, where the caller knows; 0: find out
+  // A line that every step runs once, where the caller knows; no file: find out.
+  std::string step_file;  // the end of a path
+  std::int64_t step_line = 0;
+};
+
+// A line of the user's code; no file where the snapshot has no frames of it.
+struct CodeSite {
+  std::string file;
+  std::int64_t line = 0;
+  std::string function;
+  friend bool operator==(const CodeSite&, const CodeSite&) = default;
+};
+
+struct Finding {
+  std::string taxonomy;               // the likely class, "L02"; empty for mere live memory
+  std::string channel = "requested";
+  CodeSite site;                          // the innermost frame of the user's code that allocated
+  std::optional<double> bytes_per_step;  // requested bytes, mean over one period; none: no rate
+  std::int64_t live_bytes = 0;        // requested, of what leaked, at the dump
+  std::int64_t live_allocations = 0;  // their number
+  double confidence = 0;              // 0 to 1
+  std::string reason;                 // why it is taken for a leak, or what it is
+  std::string fix;                    // what to change
+  std::int64_t onset_step = -1;       // the first step that left something behind; -1: unknown
+  std::int64_t period = 0;            // steps after which it repeats; 0: irregular
+  std::int64_t first_size = 0;        // requested bytes of the first and the last allocation
+  std::int64_t last_size = 0;
+  std::vector<std::int64_t> live_by_step;  // requested bytes of the leak after each step of the trace
+  std::vector<std::string> frames;         // "file:line function" around the site, innermost first
+};
+
+// What grew or was large and is no leak.
+struct Lookalike {
+  std::string taxonomy;  // "N02"
+  CodeSite site;
+  std::int64_t bytes = 0;
+  std::string reason;
+};
+
+struct FailedAllocation {
+  std::int64_t request = 0;       // bytes that did not fit
+  std::int64_t device_free = 0;   // bytes free on the device then
+  std::int64_t live = 0;          // requested bytes live then
+  std::int64_t reserved = 0;      // bytes in segments
+  std::int64_t cached = 0;        // bytes in segments that hold nothing
+  std::int64_t largest_free = 0;  // the longest free stretch in a segment
+  std::int64_t step = -1;         // the step that was running
+  std::string reason;             // why it did not fit
+  std::vector<std::pair<CodeSite, std::int64_t>> live_sites;  // what was live then, largest first
+};
+
+struct StepsFound {
+  std::int64_t count = 0;  // finished steps of the loop, those before the trace included if known
+  std::int64_t seen = 0;   // whole steps in the trace
+  // "annotations", "metadata", "call stacks", "snapshots", "optimizer", "sizes", "given" or "none"
+  std::string source = "none";
+  double confidence = 0;
+  std::vector<std::int64_t> kinds;       // steps of each kind, training and evaluation for example
+  std::vector<std::int64_t> live_after;  // requested bytes live after each whole step
+};
+
+struct Diagnosis {
+  Verdict verdict = Verdict::undecided;
+  std::int64_t device = 0;
+  double bytes_per_step = 0;     // requested, of all leaks, mean over one period
+  std::int64_t onset_step = -1;  // the first step that left something behind; -1: none
+  std::int64_t period = 0;       // steps after which the growth repeats; 0: irregular
+  StepsFound steps;
+  std::vector<Finding> findings;  // leaks, fastest first; live sites where there is no history
+  std::vector<Lookalike> lookalikes;
+  std::optional<FailedAllocation> oom;
+  std::int64_t live_bytes = 0;      // requested bytes live at the dump, all devices
+  std::int64_t peak_bytes = 0;      // highest requested level in the trace
+  std::int64_t reserved_bytes = 0;  // bytes in segments
+  std::vector<std::pair<CodeSite, std::int64_t>> peak_sites;  // what made the peak, largest first
+  std::vector<std::string> limits;  // what the recording can't tell, and how to record it
+  std::string summary;              // one or two sentences
+};
+
+// Pure: the same snapshot gives the same diagnosis. Linear in the size of the snapshot.
+Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options = {});
+
+// {"verdict","bytes_per_step","onset_step","steps","findings","oom","limits","summary",...}
+nlohmann::json to_json(const Diagnosis& diagnosis);
+
+struct SiteChange {
+  CodeSite site;
+  std::int64_t bytes = 0;        // requested bytes live in the second less those in the first
+  std::int64_t allocations = 0;  // the same of their number
+  std::int64_t live_bytes = 0;   // in the second
+};
+
+// What lives in the second snapshot beyond the first, by the user's line, largest first. Needs no
+// history: frames of live blocks are enough, and without them all is one site without a file.
+std::vector<SiteChange> diff(const Snapshot& before, const Snapshot& after);
+
+}  // namespace leaklab

@@ -20,11 +20,18 @@ void leave(const at::RecordFunction&, at::ObserverContext*) {
   if (!operators.empty()) operators.pop_back();
 }
 
-std::string where(const std::vector<std::string>& innermost_first) {
-  if (innermost_first.empty()) return "outside any operator";
+std::string where(const std::vector<History::Frame>& stack) {
+  if (stack.empty()) return "outside any operator";
   // The outermost operator is what the user wrote, the innermost what allocated.
-  if (innermost_first.size() == 1) return innermost_first.front();
-  return innermost_first.back() + " > " + innermost_first.front();
+  if (stack.size() == 1) return stack.front().function;
+  return stack.back().function + " > " + stack.front().function;
+}
+
+// As native frames of a snapshot, innermost first.
+std::vector<History::Frame> frames_of(const std::vector<std::string>& outermost_first) {
+  std::vector<History::Frame> frames;
+  for (const auto& name : outermost_first) frames.insert(frames.begin(), {"??", name, 0});
+  return frames;
 }
 
 }  // namespace
@@ -39,11 +46,10 @@ void sample_events(Sample& into) {
 void SiteTable::on_alloc(const void* address, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto next = static_cast<std::uint32_t>(history_.stacks.size());
-  std::vector<std::string> stack(operators.rbegin(), operators.rend());
-  const auto [place, fresh] = stacks_.try_emplace(stack, stack.empty() ? 0 : next);
-  if (fresh && !stack.empty()) history_.stacks.push_back(std::move(stack));
-  live_.insert_or_assign(address, Block{allocations_, place->second, bytes});
-  history_.events.push_back({true, allocations_++, place->second, bytes});
+  const auto [stack, fresh] = stacks_.try_emplace(operators, next);
+  if (fresh) history_.stacks.push_back(frames_of(operators));
+  live_.insert_or_assign(address, Block{allocations_, stack->second, bytes});
+  history_.events.push_back({true, allocations_++, stack->second, bytes});
 }
 
 void SiteTable::on_free(const void* address) {

@@ -40,7 +40,7 @@ class SiteTable {
   };
   mutable std::mutex mutex_;
   std::unordered_map<const void*, Block> live_;
-  std::map<std::vector<std::string>, std::uint32_t> stacks_;
+  std::map<std::vector<std::string>, std::uint32_t> stacks_;  // operators, outermost first
   std::uint32_t allocations_ = 0;
   std::uint32_t first_judged_ = 0;
   History history_;

@@ -158,8 +158,7 @@ class Recorder final : public Run {
 
   // While all that the loop holds is alive, as a user would take one.
   void take_snapshot(History history) const {
-    history.file = file_;
-    history.name = recording_.scenario;
+    for (auto& stack : history.stacks) stack.push_back({file_, recording_.scenario, 0});
     write_snapshot(to_snapshot(history), config_.snapshot);
   }
 

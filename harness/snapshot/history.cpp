@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace leaklab {
 namespace {
@@ -23,64 +24,69 @@ class SnapshotOf {
   }
 
   Snapshot take() {
-    for (const auto& event : history_.events) add(event);
-    for (std::size_t step = 0; step + 1 < history_.boundaries.size(); ++step) annotate(step);
+    std::size_t event = 0;
+    for (std::size_t boundary = 0; boundary < history_.boundaries.size(); ++boundary) {
+      for (; event < history_.boundaries[boundary]; ++event) add(history_.events[event]);
+      if (boundary > 0) annotate(false, boundary - 1);
+      if (boundary + 1 < history_.boundaries.size()) annotate(true, boundary);
+    }
+    for (; event < history_.events.size(); ++event) add(history_.events[event]);
     add_segment();
     return std::move(snapshot_);
   }
 
  private:
-  FrameId frame(std::string_view file, std::string_view function) {
-    snapshot_.frames.push_back(
-        {snapshot_.strings.intern(file), snapshot_.strings.intern(function), 0});
-    return static_cast<FrameId>(snapshot_.frames.size() - 1);
-  }
-
-  StackId stack_of(const std::vector<std::string>& operators) {
+  StackId stack_of(const std::vector<History::Frame>& stack) {
     std::vector<FrameId> frames;
-    for (const auto& name : operators) frames.push_back(frame("??", name));
-    if (!history_.file.empty()) frames.push_back(frame(history_.file, history_.name));
+    for (const auto& frame : stack) {
+      const auto next = static_cast<FrameId>(snapshot_.frames.size());
+      const auto [known, fresh] = frames_.try_emplace(frame, next);
+      if (fresh) {
+        snapshot_.frames.push_back({snapshot_.strings.intern(frame.file),
+                                    snapshot_.strings.intern(frame.function), frame.line});
+      }
+      frames.push_back(known->second);
+    }
     return snapshot_.stacks.intern(frames);
   }
 
-  // Before event n, so that an annotation may stand between two events.
-  static std::int64_t time_of(std::size_t event) { return static_cast<std::int64_t>(2 * event); }
-
   void add(const History::Event& event) {
-    auto& trace = snapshot_.traces.front();
     TraceEvent entry;
-    entry.time_us = time_of(index_++);
     entry.size = event.bytes;
-    entry.stack = stacks_[event.stack];
     if (event.alloc) {
       blocks_.resize(std::max<std::size_t>(blocks_.size(), event.allocation + 1));
       auto& block = blocks_[event.allocation];
       block.address = end_;
       block.size = static_cast<std::int64_t>(rounded(event.bytes));
       block.requested = event.bytes;
-      block.stack = entry.stack;
+      block.stack = stacks_[event.stack];
       block.state = BlockState::active_allocated;
       end_ += rounded(event.bytes);
     } else {
       blocks_[event.allocation].state = BlockState::inactive;
     }
     entry.address = blocks_[event.allocation].address;
+    entry.stack = event.alloc ? stacks_[event.stack] : 0;
     entry.kind = event.alloc ? EventKind::alloc : EventKind::free_requested;
-    trace.push_back(entry);
+    add(entry);
     if (event.alloc) return;
     entry.kind = EventKind::free_completed;
+    add(entry);
+  }
+
+  void add(TraceEvent entry) {
+    auto& trace = snapshot_.traces.front();
+    entry.time_us = static_cast<std::int64_t>(2 * trace.size() + 1);
     trace.push_back(entry);
   }
 
-  void annotate(std::size_t step) {
-    const auto name = snapshot_.strings.intern(fmt::format("## step {} ##", step));
-    for (const bool start : {true, false}) {
-      Annotation mark;
-      mark.stage = snapshot_.strings.intern(start ? "START" : "END");
-      mark.name = name;
-      mark.time_us = time_of(history_.boundaries[step + (start ? 0 : 1)]) - (start ? 0 : 1);
-      snapshot_.annotations.push_back(mark);
-    }
+  // Between two entries of the trace.
+  void annotate(bool start, std::size_t step) {
+    Annotation mark;
+    mark.stage = snapshot_.strings.intern(start ? "START" : "END");
+    mark.name = snapshot_.strings.intern(fmt::format("## step {} ##", step));
+    mark.time_us = static_cast<std::int64_t>(2 * snapshot_.traces.front().size());
+    snapshot_.annotations.push_back(mark);
   }
 
   // What was freed is one inactive block with its neighbours, as in the caching allocator.
@@ -112,10 +118,10 @@ class SnapshotOf {
 
   const History& history_;
   Snapshot snapshot_;
+  std::map<History::Frame, FrameId> frames_;
   std::vector<StackId> stacks_;
   std::vector<Block> blocks_;  // by allocation
   std::uint64_t end_ = first_address;
-  std::size_t index_ = 0;
 };
 
 }  // namespace

@@ -1,5 +1,4 @@
-// The allocator events of one run, in order: what a run keeps on request and what a replay
-// performs.
+// The allocator events of one run, in order: what a run keeps on request and what a replay performs.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +11,23 @@
 namespace leaklab {
 
 struct History {
+  struct Frame {
+    std::string file;
+    std::string function;
+    std::uint64_t line = 0;
+    friend auto operator<=>(const Frame&, const Frame&) = default;
+  };
   struct Event {
     bool alloc = true;
     std::uint32_t allocation = 0;  // numbered by birth, from 0
-    std::uint32_t stack = 0;       // index into stacks
+    std::uint32_t stack = 0;       // index into stacks; of an allocation
     std::int64_t bytes = 0;        // requested
   };
   std::vector<Event> events;
   // Number of events before the first step and after each: steps + 1 values.
   std::vector<std::size_t> boundaries;
-  // Operators that were running, innermost first. The first entry is none at all.
-  std::vector<std::vector<std::string>> stacks = {{}};
-  std::string file;  // of the program that ran, for the frames
-  std::string name;
+  // Innermost frame first. The first entry has no frames.
+  std::vector<std::vector<Frame>> stacks = {{}};
 };
 
 // What is live at one boundary.
@@ -38,8 +41,8 @@ struct Level {
 std::vector<Level> levels(const History& history);
 
 // A snapshot that says the same: one segment with what is live at the end, one trace with an
-// annotation around each step. It has no clock and no addresses of the machine: event n happens at
-// microsecond 2 n, and no address is used twice.
+// annotation around each step. It has no clock and no addresses of the machine: entry n of the trace
+// is from microsecond 2 n + 1, and no address is used twice.
 Snapshot to_snapshot(const History& history);
 
 }  // namespace leaklab

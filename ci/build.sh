@@ -4,7 +4,7 @@
 # shellcheck source=ci/lib.sh
 source "$(dirname "$0")/lib.sh"
 
-[ $# = 1 ] || die "usage: ci/build.sh PRESET" 2 2
+[ $# = 1 ] || die "usage: ci/build.sh PRESET" 2
 # A LibTorch that is named wins over the one that an earlier build of this folder has used.
 quietly cmake --preset "$1" ${LIBTORCH:+-DLEAKLAB_TORCH_ROOT="$LIBTORCH"} ||
   die "CMake could not configure the preset $1."

@@ -11,29 +11,32 @@ constexpr ClassRule rules[] = {
     {&LeakTraits::private_pool, "L30", "a CUDA graph captured again and again and kept",
      "capture one graph for each shape that comes back, reuse it, and drop those no longer needed",
      0.8},
-    {&LeakTraits::optimizer, "L13", "optimizers, or their state for parameters that were replaced, "
+    {&LeakTraits::optimizer, "L13",
+     "optimizers, or their state for parameters that were replaced, "
      "that are still referred to",
      "drop the old optimizer and its parameters before the new ones are made, and keep no list of "
      "them",
      0.8},
-    {&LeakTraits::loads_model, "L14", "models or checkpoints loaded again while the old ones are "
+    {&LeakTraits::loads_model, "L14",
+     "models or checkpoints loaded again while the old ones are "
      "still referred to",
      "drop the old model first, or load into it; keep checkpoints in host memory "
      "(map_location='cpu')",
      0.75},
     {&LeakTraits::replaced, "L05", "a history that torch.cat enlarges in each step",
-     "bound the history, write into a tensor of fixed size, or move what is old to the host",
-     0.8},
+     "bound the history, write into a tensor of fixed size, or move what is old to the host", 0.8},
     {&LeakTraits::superlinear, "L10", "hooks or callbacks that are added again in each step",
      "add the hook once, or call remove() on the handle that adding it returned", 0.6},
     {&LeakTraits::recurrent, "L03", "a recurrent state that is carried on with its graph",
      "detach the state between steps: h = h.detach()", 0.7},
-    {&LeakTraits::backward, "L06", "gradients that are kept, or kept with their graph "
+    {&LeakTraits::backward, "L06",
+     "gradients that are kept, or kept with their graph "
      "(create_graph, or a hook that stores them)",
      "use torch.autograd.grad in place of backward(create_graph=True), reset .grad, and store "
      "detached copies on the host",
      0.5},
-    {&LeakTraits::many_places, "L02", "outputs or losses kept with their graph, which holds what the "
+    {&LeakTraits::many_places, "L02",
+     "outputs or losses kept with their graph, which holds what the "
      "forward pass saved",
      "keep what is needed only: loss.item() or output.detach().cpu()", 0.7},
     {&LeakTraits::scalar, "L23", "losses or other scalars collected as tensors on the device",
@@ -42,12 +45,14 @@ constexpr ClassRule rules[] = {
      "bound the cache (an LRU), or pad to a few shapes", 0.5},
     {&LeakTraits::rare, "L11", "what some of the steps leave behind: an error path, a log, a cache",
      "release it on that path too, or move what is logged to the host", 0.4},
-    {&LeakTraits::evaluation, "L19", "predictions collected on the device during evaluation and not "
+    {&LeakTraits::evaluation, "L19",
+     "predictions collected on the device during evaluation and not "
      "dropped after it",
      "move them to the host as they come, and clear the list after each evaluation", 0.6},
     {&LeakTraits::in_call, "L09", "a layer's output or a view of it that is stored in each step",
      "store a detached copy on the host, or overwrite the last one", 0.5},
-    {nullptr, "L17", "a list, dict or metric that collects tensors on the device and is never "
+    {nullptr, "L17",
+     "a list, dict or metric that collects tensors on the device and is never "
      "cleared",
      "clear it, bound it, or move what it collects to the host", 0.5},
 };

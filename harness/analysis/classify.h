@@ -18,9 +18,9 @@ struct LeakTraits {
   bool replaced = false;      // one tensor replaced by a larger one
   bool evaluation = false;    // in steps without a backward pass, among others that have one
   bool every_size_once = false;
-  bool superlinear = false;   // more in each step than in the one before
-  bool rare = false;          // in some of the steps that come by
-  bool many_places = false;   // several allocations of one step kept together
+  bool superlinear = false;  // more in each step than in the one before
+  bool rare = false;         // in some of the steps that come by
+  bool many_places = false;  // several allocations of one step kept together
 };
 
 struct ClassRule {

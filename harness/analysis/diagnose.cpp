@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <tuple>
 #include <unordered_map>
 
 #include "classify.h"
@@ -17,8 +19,8 @@
 namespace leaklab {
 namespace {
 
-constexpr std::int64_t least_steps = 3;   // to call a trace clean
-constexpr std::int64_t leak_steps = 4;    // to call it a leak
+constexpr std::int64_t least_steps = 3;  // to call a trace clean
+constexpr std::int64_t leak_steps = 4;   // to call it a leak
 
 // What a recording with all that a diagnosis can use looks like.
 constexpr std::string_view record_call =
@@ -97,6 +99,8 @@ class DeviceDiagnosis {
   void report_leaks();
   std::int64_t onset_in_program(const LineLeak& leak) const;
   bool level_rises() const;
+  bool goes_round_layers() const;
+  FrameId line_before(EventIndex event);
   void decide();
   void tell_limits();
   void limit(std::string text) { result.limits.push_back(std::move(text)); }
@@ -113,10 +117,11 @@ class DeviceDiagnosis {
   std::int64_t suspects_ = 0;
   std::int64_t in_one_phase_ = 0;
   std::int64_t in_call_replaced_ = 0;
-  std::int64_t loads_ = 0;      // allocations of whole steps that load a model
-  std::int64_t births_ = 0;     // all of whole steps
-  std::int64_t freed_ = 0;      // of them
+  std::int64_t loads_ = 0;   // allocations of whole steps that load a model
+  std::int64_t births_ = 0;  // all of whole steps
+  std::int64_t freed_ = 0;   // of them
   CodeSite suspect_site_;
+  std::vector<FrameId> lines_;  // by event, of the last event before it that has one
 };
 
 void DeviceDiagnosis::describe_steps() {
@@ -145,10 +150,26 @@ bool DeviceDiagnosis::is_evaluation(std::int64_t step) const {
   return steps_.kind[static_cast<std::size_t>(step)] != 0;
 }
 
+// The last line of the user's code that an event before that one names: of what a backward pass
+// allocates, the line that called backward.
+FrameId DeviceDiagnosis::line_before(EventIndex event) {
+  if (lines_.empty()) {
+    auto line = no_frame;
+    for (const auto& each : trace_) {
+      lines_.push_back(line);
+      const auto& stack = sites_.stack(each.stack);
+      if (stack.path != 0 && stack.site != no_frame) line = stack.site;
+    }
+  }
+  return lines_[event];
+}
+
 void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   const auto& stack = sites_.stack(group.stack);
-  auto& leak = leaks_[stack.site];
-  leak.frame = stack.site;
+  const auto line =
+      stack.site == no_frame && sites_.any_frames() ? line_before(group.last_left) : stack.site;
+  auto& leak = leaks_[line];
+  leak.frame = line;
   if (leak.added.empty()) {
     leak.added.resize(static_cast<std::size_t>(steps_.count()));
     leak.trusted = steps_.count();
@@ -156,12 +177,20 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   std::int64_t bytes = 0;
   std::int64_t rises = 0;
   std::int64_t last = -1;
+  std::int64_t most_bytes = 0;
+  std::int64_t most_count = 0;
   for (const auto& each : judged.growth) {
-    // What is younger than the place's things may grow is live still, and no part of the leak yet.
-    if (each.step >= judged.trusted) continue;
+    if (each.step >= judged.trusted) {
+      // Among what is younger than the place's things may grow, as much as a step left before.
+      leak.live_bytes += std::min(each.bytes, most_bytes);
+      leak.live_count += std::min(each.count, most_count);
+      continue;
+    }
     leak.added[static_cast<std::size_t>(each.step)] += each.bytes;
     bytes += each.bytes;
     leak.live_count += each.count;
+    most_bytes = std::max(most_bytes, each.bytes);
+    most_count = std::max(most_count, each.count);
     rises += last >= 0 && each.bytes > last ? 1 : 0;
     last = each.bytes;
   }
@@ -170,7 +199,11 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   leak.times = std::max(leak.times, judged.times);
   leak.live_bytes += bytes + group.unborn_bytes;
   leak.live_count += group.unborn_count;
-  leak.earlier_count = std::max(leak.earlier_count, group.unborn_count);
+  // What a step left behind whose beginning the trace no longer has counts as earlier too.
+  const auto cut = lifetimes_.begins_late() ? group.early_count : 0;
+  if (group.unborn_count > 0) {
+    leak.earlier_count = std::max(leak.earlier_count, group.unborn_count + cut);
+  }
   ++leak.places;
   if (bytes > leak.most) {
     leak.most = bytes;
@@ -188,9 +221,9 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   traits.private_pool = traits.private_pool || group.pool != 0;
   traits.scalar = leak.last_size <= 8;
   traits.replaced = traits.replaced || judged.judgement == Judgement::replaced;
-  traits.superlinear =
-      judged.growth.size() >= 5 &&
-      rises + 1 == static_cast<std::int64_t>(judged.growth.size()) && !traits.replaced;
+  traits.superlinear = judged.growth.size() >= 5 &&
+                       rises + 1 == static_cast<std::int64_t>(judged.growth.size()) &&
+                       !traits.replaced;
   traits.many_places = leak.places >= 3 && traits.in_call;
   traits.evaluation = std::ranges::all_of(
       judged.growth, [&](const Left& each) { return is_evaluation(each.step); });
@@ -208,13 +241,14 @@ void DeviceDiagnosis::add_lookalike(const Group& group, const Judged& judged) {
     for (const auto& left : group.held) held = std::max(held, left.bytes);
     each.taxonomy = "N17";
     each.bytes = std::max(each.bytes, held);
-    each.reason = fmt::format("held for up to {} steps and then freed: bounded", group.longest_life);
+    each.reason =
+        fmt::format("held for up to {} steps and then freed: bounded", group.longest_life);
   } else if (judged.judgement == Judgement::stopped) {
     each.taxonomy = "N17";
-    each.reason = fmt::format("grew until step {} and no more since",
-                              group.left.back().step + steps_.before);
-  } else if (group.left.size() == 1 && group.left.front().step <= 1) {
-    each.taxonomy = stack.optimizer ? "N02" : "N02";
+    each.reason =
+        fmt::format("grew until step {} and no more since", group.left.back().step + steps_.before);
+  } else if (group.left.size() == 1 && group.left.front().step + 1 < steps_.count()) {
+    each.taxonomy = "N02";
     each.reason = stack.optimizer
                       ? fmt::format("state of the optimizer, made once in step {}",
                                     group.left.front().step + steps_.before)
@@ -260,7 +294,10 @@ void DeviceDiagnosis::judge_places() {
         break;
     }
   }
-  std::ranges::stable_sort(lookalikes_, std::ranges::greater{}, &Lookalike::bytes);
+  std::ranges::sort(lookalikes_, [](const Lookalike& left, const Lookalike& right) {
+    return std::tuple(right.bytes, left.site.line, left.reason) <
+           std::tuple(left.bytes, right.site.line, right.reason);
+  });
   // One line may have many of them.
   for (auto& each : lookalikes_) {
     const auto known = std::ranges::find_if(result.lookalikes, [&](const Lookalike& other) {
@@ -316,10 +353,12 @@ void DeviceDiagnosis::report_leaks() {
             ? fmt::format("one tensor is replaced by a larger one in each of {} steps; likely {}",
                           leak.times, rule.cause)
             : fmt::format(
-                  "{} allocations of {} steps are live at the dump, older than anything freed there; "
+                  "{} allocations of {} steps are live at the dump, older than anything freed "
+                  "there; "
                   "likely {}",
                   leak.live_count, leak.times, rule.cause);
-    std::partial_sum(leak.added.begin(), leak.added.end(), std::back_inserter(finding.live_by_step));
+    std::partial_sum(leak.added.begin(), leak.added.end(),
+                     std::back_inserter(finding.live_by_step));
     for (const auto id : snapshot_.stacks[leak.stack]) {
       if (finding.frames.size() == 12) break;
       if (sites_.frame(id).python != sites_.python()) continue;
@@ -328,8 +367,9 @@ void DeviceDiagnosis::report_leaks() {
     }
     result.findings.push_back(std::move(finding));
   }
-  std::ranges::stable_sort(result.findings, [](const Finding& left, const Finding& right) {
-    return *left.bytes_per_step > *right.bytes_per_step;
+  std::ranges::sort(result.findings, [](const Finding& left, const Finding& right) {
+    return std::tuple(*right.bytes_per_step, left.site.line, left.site.file) <
+           std::tuple(*left.bytes_per_step, right.site.line, right.site.file);
   });
   if (leaks_.empty()) return;
   const auto end = std::max(trusted_, onset + 1);
@@ -344,6 +384,33 @@ void DeviceDiagnosis::report_leaks() {
   for (const auto& finding : result.findings) {
     result.onset_step = std::min(result.onset_step, finding.onset_step);
   }
+}
+
+// Whether the iterations are as many as the model has layers of one kind, or fewer and each of them
+// too short for a pass through all layers, and keep much of what they allocate without a backward
+// pass: one forward pass looks the same as that many steps.
+bool DeviceDiagnosis::goes_round_layers() const {
+  const auto count = steps_.count();
+  if (steps_.source != "call stacks" && steps_.source != "sizes") return false;
+  std::map<std::pair<StackId, std::int64_t>, std::int64_t> before;
+  double allocated = 0;
+  double kept = 0;
+  for (const auto& each : lifetimes_.allocations) {
+    const auto& event = trace_[each.born];
+    if (each.born < steps_.begin.front()) {
+      if (each.freed == no_event) ++before[{event.stack, event.size}];
+      continue;
+    }
+    // A backward pass, whose events have no frames of the program.
+    if (sites_.any_frames() && sites_.stack(event.stack).path == 0) return false;
+    allocated += static_cast<double>(event.size);
+    if (each.freed == no_event) kept += static_cast<double>(event.size);
+  }
+  for (const auto& each : lifetimes_.unborn) ++before[{each.stack, each.requested}];
+  return kept * 3 >= allocated && std::ranges::any_of(before, [&](const auto& each) {
+           const auto layers = each.second;
+           return layers == count || (layers > count && births_ * 2 <= layers * count);
+         });
 }
 
 // Whether the level rose in each of the last steps although no place leaks by the rules.
@@ -371,38 +438,51 @@ void DeviceDiagnosis::decide() {
   };
   const auto longer = fmt::format("record ten steps or more: {}", record_call);
   if (seen == 0) {
-    drop(trace_.empty()
-             ? fmt::format("there is no trace of this device: call {} before the loop", record_call)
-             : fmt::format("no steps were found: {}. Record ten steps or more, or mark them with "
-                           "torch.profiler.record_function(f\"## step {{i}} ##\"), or say --steps N "
-                           "or --step-site FILE:LINE",
-                           steps_.why_none));
-  } else if (births_ > 0 && loads_ * 2 > births_) {
-    drop(fmt::format("what comes again and again is the loading of a model, not a step; {}", longer));
-  } else if (seen < least_steps || (!result.findings.empty() && seen < leak_steps)) {
-    drop(fmt::format("the trace holds {} whole step{}: growth per step can't be told from what is "
-                     "allocated once; {}",
-                     seen, seen == 1 ? "" : "s", longer));
-  } else if (!result.findings.empty() && freed_ == 0 && seen < 8) {
-    drop(fmt::format("the iterations seen free nothing at all, as the building of a model would; {}",
+    drop(
+        trace_.empty()
+            ? fmt::format("there is no trace of this device: call {} before the loop", record_call)
+            : fmt::format("no steps were found: {}. Record ten steps or more, or mark them with "
+                          "torch.profiler.record_function(f\"## step {{i}} ##\"), or say --steps N "
+                          "or --step-site FILE:LINE",
+                          steps_.why_none));
+  } else if (births_ > 0 && loads_ * 3 >= births_) {
+    drop(fmt::format("what comes again and again is the loading of a model, not a step; {}",
                      longer));
+  } else if (seen < least_steps || (!result.findings.empty() && seen < leak_steps)) {
+    drop(
+        fmt::format("the trace holds {} whole step{}: growth per step can't be told from what is "
+                    "allocated once; {}",
+                    seen, seen == 1 ? "" : "s", longer));
+  } else if (!result.findings.empty() && freed_ == 0 && seen < 8) {
+    drop(fmt::format(
+        "the iterations seen free nothing at all, as the building of a model would; {}", longer));
+  } else if (!result.findings.empty() && goes_round_layers()) {
+    drop(fmt::format(
+        "the {} iterations seen may be layers of the model, which are as many or more: one "
+        "forward pass looks like that; {}",
+        seen, longer));
   } else if (!result.findings.empty()) {
     result.verdict = Verdict::leak;
   } else if (in_one_phase_ > 0) {
-    drop(fmt::format("{} keeps what it allocates in a phase that came once and was running at the "
-                     "dump; record until a second such phase has ended",
-                     named(suspect_site_)));
+    drop(
+        fmt::format("{} keeps what it allocates in a phase that came once and was running at the "
+                    "dump; record until a second such phase has ended",
+                    named(suspect_site_)));
   } else if (in_call_replaced_ > 0) {
-    drop(fmt::format("a tensor of {} is replaced by a larger one in each iteration, as in the cache "
-                     "of one long request; record until the next request has begun",
-                     named(suspect_site_)));
+    drop(
+        fmt::format("a tensor of {} is replaced by a larger one in each iteration, as in the cache "
+                    "of one long request; record until the next request has begun",
+                    named(suspect_site_)));
   } else if (suspects_ > 0) {
-    drop(fmt::format("{} kept something in too few steps to tell a leak from warm-up; record three "
-                     "times as many steps",
-                     named(suspect_site_)));
+    drop(
+        fmt::format("{} kept something in too few steps to tell a leak from warm-up; record three "
+                    "times as many steps",
+                    named(suspect_site_)));
   } else if (level_rises()) {
-    drop("the level rises in each step and no line keeps what it allocates: sizes grow; record until "
-         "they no longer do");
+    drop(
+        "the level rises in each step and no line keeps what it allocates: sizes grow; record "
+        "until "
+        "they no longer do");
   } else {
     result.verdict = Verdict::clean;
   }
@@ -413,22 +493,26 @@ void DeviceDiagnosis::tell_limits() {
   const bool known_before =
       std::ranges::any_of(lifetimes_.unborn, [](const Unborn& each) { return each.stack != 0; });
   if (known_before) {
-    limit(fmt::format("the oldest events are gone ({} live blocks were allocated before those that "
-                      "are left): a larger max_entries than {} keeps them",
-                      lifetimes_.unborn.size(), trace_.size()));
+    limit(
+        fmt::format("the oldest events are gone ({} live blocks were allocated before those that "
+                    "are left): a larger max_entries than {} keeps them",
+                    lifetimes_.unborn.size(), trace_.size()));
   } else if (lifetimes_.begins_late()) {
-    limit(fmt::format("{} live blocks and {} frees are of allocations before recording began, whose "
-                      "lines are not known: start recording before the model is built",
-                      lifetimes_.unborn.size(), lifetimes_.unknown_frees));
+    limit(
+        fmt::format("{} live blocks and {} frees are of allocations before recording began, whose "
+                    "lines are not known: start recording before the model is built",
+                    lifetimes_.unborn.size(), lifetimes_.unknown_frees));
   }
   if (lifetimes_.lost > 0) {
-    limit(fmt::format("{} allocations of the trace are no longer there at the dump: dump before "
-                      "recording is switched off",
-                      lifetimes_.lost));
+    limit(
+        fmt::format("{} allocations of the trace are no longer there at the dump: dump before "
+                    "recording is switched off",
+                    lifetimes_.lost));
   }
   if (!sites_.any_frames()) {
-    limit("events have no frames, so no line can be named: record with stacks=\"python\", "
-          "context=\"all\"");
+    limit(
+        "events have no frames, so no line can be named: record with stacks=\"python\", "
+        "context=\"all\"");
   } else {
     const bool backward = std::ranges::any_of(trace_, [](const TraceEvent& event) {
       return event.kind == EventKind::alloc && event.stack == 0;
@@ -436,8 +520,9 @@ void DeviceDiagnosis::tell_limits() {
     const bool kept = std::ranges::any_of(
         result.findings, [](const Finding& finding) { return finding.site.file.empty(); });
     if (backward && kept) {
-      limit("what leaks is allocated in a backward pass, whose events have no frames: record with "
-            "stacks=\"all\"");
+      limit(
+          "what leaks is allocated in a backward pass, whose events have no frames: record with "
+          "stacks=\"all\"");
     }
   }
   if (result.verdict == Verdict::leak) {
@@ -470,9 +555,9 @@ std::vector<Finding> live_findings(const Snapshot& snapshot, const Sites& sites)
     if (count >= 3) lines[key.first].alike += key.second * count;
   }
   std::vector<std::pair<FrameId, Live>> order(lines.begin(), lines.end());
-  std::ranges::stable_sort(order, [](const auto& left, const auto& right) {
-    return std::pair(left.second.alike, left.second.bytes) >
-           std::pair(right.second.alike, right.second.bytes);
+  std::ranges::sort(order, [](const auto& left, const auto& right) {
+    return std::tuple(right.second.alike, right.second.bytes, left.first) <
+           std::tuple(left.second.alike, left.second.bytes, right.first);
   });
   std::vector<Finding> found;
   for (const auto& [frame, live] : order) {
@@ -496,14 +581,15 @@ std::string summary_of(const Diagnosis& diagnosis) {
     return text;
   }
   if (diagnosis.verdict == Verdict::clean) {
-    return fmt::format("No leak: over {} steps nothing is left behind that the same line did not "
-                       "free before.",
-                       steps.seen);
+    return fmt::format(
+        "No leak: over {} steps nothing is left behind that the same line did not "
+        "free before.",
+        steps.seen);
   }
   const auto& worst = diagnosis.findings.front();
-  auto text = fmt::format("Leak of {} a step since step {}, at {}",
-                          bytes_text(diagnosis.bytes_per_step), diagnosis.onset_step,
-                          named(worst.site));
+  auto text =
+      fmt::format("Leak of {} a step since step {}, at {}", bytes_text(diagnosis.bytes_per_step),
+                  diagnosis.onset_step, named(worst.site));
   if (diagnosis.findings.size() > 1) {
     text += fmt::format(" and {} more line{}", diagnosis.findings.size() - 1,
                         diagnosis.findings.size() == 2 ? "" : "s");
@@ -513,9 +599,9 @@ std::string summary_of(const Diagnosis& diagnosis) {
 
 // How much a device's diagnosis says: a leak before clean before undecided, then by steps.
 auto weight(const Diagnosis& diagnosis) {
-  const auto verdict = diagnosis.verdict == Verdict::leak ? 2
+  const auto verdict = diagnosis.verdict == Verdict::leak    ? 2
                        : diagnosis.verdict == Verdict::clean ? 1
-                                                              : 0;
+                                                             : 0;
   return std::pair(verdict, diagnosis.steps.seen);
 }
 
@@ -539,7 +625,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
   for (std::size_t device = 0; device < snapshot.traces.size(); ++device) {
     // A single event is what recording of the state alone leaves.
     if (snapshot.traces[device].size() < 2) continue;
-    devices.push_back(DeviceDiagnosis(snapshot, device, sites, options).result);
+    devices.emplace_back(DeviceDiagnosis(snapshot, device, sites, options).result);
   }
   Diagnosis diagnosis;
   if (devices.empty()) {
@@ -548,7 +634,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
                     "and dump after ten steps or more",
                     record_call));
     if (!sites.any_frames()) {
-      diagnosis.limits.push_back("blocks have no frames, so no line can be named");
+      diagnosis.limits.emplace_back("blocks have no frames, so no line can be named");
     }
   } else {
     const auto main = std::ranges::max_element(devices, {}, weight);
@@ -584,13 +670,15 @@ nlohmann::json site_json(const CodeSite& site) {
 
 nlohmann::json sites_json(const std::vector<std::pair<CodeSite, std::int64_t>>& sites) {
   auto list = nlohmann::json::array();
-  for (const auto& [site, bytes] : sites) list.push_back({{"site", site_json(site)}, {"bytes", bytes}});
+  for (const auto& [site, bytes] : sites) {
+    list.push_back({{"site", site_json(site)}, {"bytes", bytes}});
+  }
   return list;
 }
 
 // Whole bytes as an integer, else to a thousandth.
 nlohmann::json rate_json(double bytes) {
-  const auto thousandths = static_cast<std::int64_t>(bytes * 1000 + 0.5);
+  const auto thousandths = std::llround(bytes * 1000);
   if (thousandths % 1000 == 0) return thousandths / 1000;
   return static_cast<double>(thousandths) / 1000;
 }
@@ -608,8 +696,8 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
     findings.push_back({{"class", each.taxonomy},
                         {"channel", each.channel},
                         {"site", site_json(each.site)},
-                        {"bytes_per_step", each.bytes_per_step ? rate_json(*each.bytes_per_step)
-                                                               : nlohmann::json()},
+                        {"bytes_per_step",
+                         each.bytes_per_step ? rate_json(*each.bytes_per_step) : nlohmann::json()},
                         {"live_bytes", each.live_bytes},
                         {"live_allocations", each.live_allocations},
                         {"confidence", each.confidence},

@@ -44,11 +44,14 @@ std::vector<SiteChange> diff(const Snapshot& before, const Snapshot& after) {
     const auto known = old_live.find(key);
     const auto old = known == old_live.end() ? Live{} : known->second;
     const auto& [file, line, function] = key;
-    SiteChange change{{file, line, function}, live.bytes - old.bytes, live.count - old.count,
-                      live.bytes};
+    SiteChange change{
+        {file, line, function}, live.bytes - old.bytes, live.count - old.count, live.bytes};
     if (change.bytes > 0 || change.allocations > 0) changes.push_back(std::move(change));
   }
-  std::ranges::stable_sort(changes, std::ranges::greater{}, &SiteChange::bytes);
+  std::ranges::sort(changes, [](const SiteChange& left, const SiteChange& right) {
+    return std::tie(right.bytes, left.site.file, left.site.line, left.site.function) <
+           std::tie(left.bytes, right.site.file, right.site.line, right.site.function);
+  });
   return changes;
 }
 

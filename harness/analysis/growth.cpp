@@ -27,8 +27,8 @@ struct Key {
 
 struct KeyHash {
   std::size_t operator()(const Key& key) const {
-    auto hash = (std::uint64_t{key.stack} + 1) * 0x9e3779b97f4a7c15u +
-                static_cast<std::uint64_t>(key.size);
+    auto hash =
+        (std::uint64_t{key.stack} + 1) * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(key.size);
     hash ^= hash >> 32;
     hash *= 0xd6e8feb86659fd93u;
     return hash ^ (hash >> 29);
@@ -45,12 +45,9 @@ struct SizeUse {
 // Which group each allocation belongs to.
 class Grouping {
  public:
-  Grouping(std::span<const TraceEvent> trace, const Lifetimes& lifetimes, const Steps& steps)
-      : trace_(trace) {
-    std::size_t stacks = 0;
+  Grouping(std::span<const TraceEvent> trace, const Lifetimes& lifetimes, const Steps& steps) {
     for (const auto& allocation : lifetimes.allocations) {
       const auto& event = trace[allocation.born];
-      stacks = std::max<std::size_t>(stacks, event.stack + 1);
       const auto step = steps.of(allocation.born);
       auto& use = uses_[{event.stack, event.size}];
       if (step >= 0 && use.last_step != step) {
@@ -59,45 +56,115 @@ class Grouping {
       }
       ++use.births;
     }
-    births_.resize(stacks);
-    recurring_.resize(stacks);
-    varying_.resize(stacks, HashIndex::none);
-    for (const auto& [key, use] : uses_) {
-      births_[key.stack] += use.births;
-      if (use.steps >= 3) recurring_[key.stack] += use.births;
-    }
+    form();
   }
 
-  // The row in `groups` of what that event allocates.
-  std::uint32_t of(const TraceEvent& event, std::vector<Group>& groups) {
-    auto& use = uses_.find({event.stack, event.size})->second;
-    // Sizes that come again by chance don't make a place one of fixed sizes.
-    const bool fixed =
-        use.steps >= 3 && recurring_[event.stack] * 10 >= births_[event.stack] * 7;
-    auto& row = fixed ? use.group : varying_[event.stack];
-    if (row == HashIndex::none) {
-      row = static_cast<std::uint32_t>(groups.size());
-      groups.push_back({});
-      groups.back().stack = event.stack;
-      groups.back().size = fixed ? event.size : -1;
-    }
-    return row;
+  // The groups with what was put into them; those of one line that keep all they get are one.
+  std::vector<Group> finished();
+  Group& of(const TraceEvent& event) {
+    return groups_[uses_.find({event.stack, event.size})->second.group];
   }
-
-  // The row of a block born before the trace, or none.
-  std::uint32_t of(const Unborn& block) const {
+  // Of a block born before the trace; nullptr: of no group.
+  Group* of(const Unborn& block) {
     const auto use = uses_.find({block.stack, block.requested});
-    if (use != uses_.end() && use->second.group != HashIndex::none) return use->second.group;
-    return block.stack < varying_.size() ? varying_[block.stack] : HashIndex::none;
+    return use == uses_.end() ? nullptr : &groups_[use->second.group];
   }
 
  private:
-  std::span<const TraceEvent> trace_;
+  void form();
+
   std::unordered_map<Key, SizeUse, KeyHash> uses_;
-  std::vector<std::int64_t> births_;     // by stack
-  std::vector<std::int64_t> recurring_;  // of these, of sizes that come in several steps
-  std::vector<std::uint32_t> varying_;   // by stack, the row of its other sizes
+  std::vector<Group> groups_;
+  std::vector<std::uint32_t> nearby_;  // by group: the first one of those of sizes nearby
 };
+
+// Sizes that come in several steps are groups by themselves, unless they come again by chance among
+// many others. Of the others, those nearby are one group: a matrix product's workspace is no larger
+// output of the same line.
+void Grouping::form() {
+  constexpr std::int64_t nearby = 16;
+  std::vector<std::pair<Key, SizeUse*>> order;
+  order.reserve(uses_.size());
+  for (auto& [key, use] : uses_) order.emplace_back(key, &use);
+  std::ranges::sort(order, [](const auto& left, const auto& right) {
+    return std::pair(left.first.stack, left.first.size) <
+           std::pair(right.first.stack, right.first.size);
+  });
+  for (std::size_t from = 0; from < order.size();) {
+    auto to = from;
+    std::int64_t births = 0;
+    std::int64_t recurring = 0;
+    do {
+      births += order[to].second->births;
+      if (order[to].second->steps >= 3) recurring += order[to].second->births;
+      const auto size = order[to].first.size;
+      ++to;
+      if (to == order.size() || order[to].first.stack != order[from].first.stack ||
+          order[to].first.size > std::max<std::int64_t>(size, 1) * nearby) {
+        break;
+      }
+    } while (true);
+    auto shared = HashIndex::none;
+    const auto first = static_cast<std::uint32_t>(groups_.size());
+    for (; from < to; ++from) {
+      const auto& [key, use] = order[from];
+      const bool fixed = use->steps >= 3 && recurring * 10 >= births * 7;
+      auto row = fixed ? HashIndex::none : shared;
+      if (row == HashIndex::none) {
+        row = static_cast<std::uint32_t>(groups_.size());
+        groups_.push_back({});
+        nearby_.push_back(first);
+        groups_.back().stack = key.stack;
+        groups_.back().size = fixed ? key.size : -1;
+      }
+      if (!fixed) shared = row;
+      use->group = row;
+    }
+  }
+}
+
+std::vector<Left> merged(const std::vector<Left>& left, const std::vector<Left>& right) {
+  std::vector<Left> both;
+  std::ranges::merge(left, right, std::back_inserter(both), {}, &Left::step, &Left::step);
+  std::vector<Left> sums;
+  for (const auto& each : both) {
+    if (sums.empty() || sums.back().step != each.step) sums.push_back({each.step, 0, 0});
+    sums.back().bytes += each.bytes;
+    sums.back().count += each.count;
+  }
+  return sums;
+}
+
+std::vector<Group> Grouping::finished() {
+  std::vector<Group> found;
+  auto first = HashIndex::none;
+  auto keeper = HashIndex::none;  // in `found`, of the groups from `first` on
+  for (std::size_t row = 0; row < groups_.size(); ++row) {
+    auto& group = groups_[row];
+    if (nearby_[row] != std::exchange(first, nearby_[row])) keeper = HashIndex::none;
+    const bool keeps = group.freed == 0 && !group.left.empty();
+    if (!keeps || keeper == HashIndex::none) {
+      if (keeps) keeper = static_cast<std::uint32_t>(found.size());
+      found.push_back(std::move(group));
+      continue;
+    }
+    auto& into = found[keeper];
+    if (group.left.front().step < into.left.front().step) into.first_size = group.first_size;
+    if (group.last_left > into.last_left) {
+      into.last_left = group.last_left;
+      into.last_size = group.last_size;
+    }
+    into.size = -1;
+    into.left = merged(into.left, group.left);
+    into.held = into.left;
+    into.births += group.births;
+    into.early_bytes += group.early_bytes;
+    into.early_count += group.early_count;
+    into.unborn_bytes += group.unborn_bytes;
+    into.unborn_count += group.unborn_count;
+  }
+  return found;
+}
 
 void add(std::vector<Left>& series, std::int64_t step, std::int64_t bytes) {
   if (series.empty() || series.back().step != step) series.push_back({step, 0, 0});
@@ -105,29 +172,31 @@ void add(std::vector<Left>& series, std::int64_t step, std::int64_t bytes) {
   ++series.back().count;
 }
 
-// Whether one tensor of the place is replaced by a larger one in each step, up to the end.
-bool replaced_by_larger(const Group& group, std::int64_t steps) {
-  constexpr std::int64_t least = 6;
+// In how many steps, up to the end of the trace, one tensor of the place was replaced by a larger
+// one; 0 where that is not what the place does.
+std::int64_t replaced_by_larger(const Group& group, std::int64_t steps) {
   const auto& held = group.held;
-  const auto count = static_cast<std::int64_t>(held.size());
-  if (group.size != -1 || group.longest_life < 0 || group.longest_life > 2 || count < least) {
-    return false;
+  if (group.size != -1 || group.longest_life < 0 || group.longest_life > 2 || held.size() < 3 ||
+      held.back().step < steps - 2) {
+    return 0;
   }
-  if (held.back().step < steps - 2) return false;
   // From the end backwards as long as it holds.
   std::int64_t rising = 1;
   for (auto at = held.size() - 1; at > 0; --at) {
     const auto& now = held[at];
     const auto& before = held[at - 1];
-    if (now.step != before.step + 1 || now.count != before.count || now.bytes <= before.bytes) break;
+    if (now.step != before.step + 1 || now.count != before.count || now.bytes <= before.bytes) {
+      break;
+    }
     ++rising;
   }
-  return rising >= std::max(least, steps * 2 / 3);
+  return rising >= std::max<std::int64_t>(3, steps * 2 / 3) ? rising : 0;
 }
 
 std::vector<std::int64_t> gaps_of(const std::vector<Left>& left) {
   std::vector<std::int64_t> gaps;
-  for (std::size_t at = 1; at < left.size(); ++at) gaps.push_back(left[at].step - left[at - 1].step);
+  for (std::size_t at = 1; at < left.size(); ++at)
+    gaps.push_back(left[at].step - left[at - 1].step);
   std::ranges::sort(gaps);
   return gaps;
 }
@@ -149,11 +218,10 @@ bool only_in_last_phase(const std::vector<Left>& left, const Steps& steps) {
 std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& lifetimes,
                           const Steps& steps) {
   Grouping grouping(trace, lifetimes, steps);
-  std::vector<Group> found;
   const auto count = steps.count();
   for (const auto& allocation : lifetimes.allocations) {
     const auto& event = trace[allocation.born];
-    auto& group = found[grouping.of(event, found)];
+    auto& group = grouping.of(event);
     const auto born = steps.of(allocation.born);
     const bool live = allocation.freed == no_event;
     if (born < 0) {
@@ -168,6 +236,7 @@ std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& li
     if (live) {
       if (group.left.empty()) group.first_size = event.size;
       group.last_size = event.size;
+      group.last_left = allocation.born;
       group.pool = event.pool;
       add(group.left, born, event.size);
       add(group.held, born, event.size);
@@ -179,12 +248,13 @@ std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& li
     if (freed > born) add(group.held, born, event.size);
   }
   for (const auto& block : lifetimes.unborn) {
-    const auto row = grouping.of(block);
-    if (row == HashIndex::none || block.stack == 0) continue;
-    found[row].unborn_bytes += block.requested;
-    ++found[row].unborn_count;
+    if (block.stack == 0) continue;
+    if (auto* group = grouping.of(block)) {
+      group->unborn_bytes += block.requested;
+      ++group->unborn_count;
+    }
   }
-  return found;
+  return grouping.finished();
 }
 
 Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
@@ -193,13 +263,12 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   if (count == 0) return judged;
   const auto& stack = sites.stack(group.stack);
   judged.trusted = std::clamp<std::int64_t>(count - 1 - group.longest_life, 0, count);
-  if (replaced_by_larger(group, count)) {
-    judged.judgement = Judgement::replaced;
+  if (const auto rising = replaced_by_larger(group, count); rising > 0) {
+    judged.judgement = rising >= 6 ? Judgement::replaced : Judgement::suspect;
     for (std::size_t at = 1; at < group.held.size(); ++at) {
-      judged.growth.push_back({group.held[at].step,
-                               std::max<std::int64_t>(0, group.held[at].bytes -
-                                                             group.held[at - 1].bytes),
-                               0});
+      judged.growth.push_back(
+          {group.held[at].step,
+           std::max<std::int64_t>(0, group.held[at].bytes - group.held[at - 1].bytes), 0});
     }
     judged.onset = group.held.front().step;
     judged.trusted = count;
@@ -212,9 +281,11 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     return judged;
   }
   // One optimizer and one model are in use: the first one is left behind when the second comes.
-  const bool one_in_use = stack.optimizer || stack.loads_model;
-  auto times = std::ranges::count_if(
-      left, [&](const Left& each) { return each.step < judged.trusted; });
+  // None is made anew in each step.
+  const auto apart = left.size() > 1 ? left[1].step - left[0].step : 0;
+  const bool one_in_use = (stack.optimizer || stack.loads_model) && apart > 1;
+  auto times =
+      std::ranges::count_if(left, [&](const Left& each) { return each.step < judged.trusted; });
   if (one_in_use) {
     if (group.early_count > 0 || group.unborn_count > 0) {
       times += times > 0 ? 1 : 0;
@@ -237,11 +308,13 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   }
   const bool usually_frees = group.freed >= 3 * static_cast<std::int64_t>(left.size());
   if (times < 3) {
-    // Twice, the same distance apart, by a place that never frees: too few to tell.
-    const bool twice = times == 2 && left.size() == 2 && goes_on && group.freed == 0 &&
-                       left.front().step > 0 && left[0].bytes == left[1].bytes &&
-                       (longest >= 3 || count < 6);
-    judged.judgement = twice ? Judgement::suspect : Judgement::none;
+    // Twice the same, neither of them warm-up nor the state of the last steps; or in a trace so
+    // short that no more of it can be older than what the place holds for a while: too few to tell.
+    const bool twice = times == 2 && goes_on && left.front().step > 0 &&
+                       left[0].bytes == left[1].bytes &&
+                       (left[1].step - left[0].step >= 3 || count < 6);
+    const bool each_step = times == 2 && left.size() >= 3 && goes_on && count < 6;
+    judged.judgement = twice || each_step ? Judgement::suspect : Judgement::none;
     return judged;
   }
   if (!goes_on) {
@@ -249,8 +322,8 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     return judged;
   }
   const auto middle = (left.front().step + count) / 2;
-  const auto late = std::ranges::count_if(
-      left, [&](const Left& each) { return each.step >= middle; });
+  const auto late =
+      std::ranges::count_if(left, [&](const Left& each) { return each.step >= middle; });
   if (late * 3 < static_cast<std::int64_t>(left.size())) {
     judged.judgement = Judgement::stopped;
     return judged;
@@ -261,8 +334,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     judged.judgement = Judgement::suspect;
     return judged;
   }
-  judged.judgement =
-      only_in_last_phase(left, steps) ? Judgement::one_phase : Judgement::leak;
+  judged.judgement = only_in_last_phase(left, steps) ? Judgement::one_phase : Judgement::leak;
   return judged;
 }
 

@@ -24,19 +24,20 @@ struct Group {
   std::vector<Left> left;  // by step, whole steps only
   // Born in each step, held beyond it and freed or replaced since; bytes by step.
   std::vector<Left> held;
-  std::int64_t births = 0;        // in whole steps
-  std::int64_t freed = 0;         // of them
+  std::int64_t births = 0;         // in whole steps
+  std::int64_t freed = 0;          // of them
   std::int64_t longest_life = -1;  // steps that the longest-lived of the freed ones lived; -1: none
-  std::int64_t early_bytes = 0;   // live at the dump and born in the trace before the first step
+  std::int64_t early_bytes = 0;    // live at the dump and born in the trace before the first step
   std::int64_t early_count = 0;
   std::int64_t unborn_bytes = 0;  // live at the dump and born before the trace
   std::int64_t unborn_count = 0;
-  std::int64_t first_size = 0;    // of what is left
+  std::int64_t first_size = 0;  // of what is left
   std::int64_t last_size = 0;
+  EventIndex last_left = 0;  // where the last of it was allocated
   std::uint32_t pool = 0;
 };
 
-// By first appearance in the trace.
+// By stack and size.
 std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& lifetimes,
                           const Steps& steps);
 
@@ -52,10 +53,10 @@ enum class Judgement {
 
 struct Judged {
   Judgement judgement = Judgement::none;
-  std::int64_t onset = -1;    // step of the trace
-  std::int64_t trusted = 0;   // steps before this one show what is left for good
-  std::vector<Left> growth;   // what it adds in each step for good
-  std::int64_t times = 0;     // steps that are evidence
+  std::int64_t onset = -1;   // step of the trace
+  std::int64_t trusted = 0;  // steps before this one show what is left for good
+  std::vector<Left> growth;  // what it adds in each step for good
+  std::int64_t times = 0;    // steps that are evidence
 };
 
 Judged judge(const Group& group, const Steps& steps, const Sites& sites);

@@ -6,21 +6,24 @@
 // many there are.
 //
 // An anchor is what every iteration does once: a line that allocates, or a line that allocates one
-// size. Each line is tried as an anchor: it explains as many events as lie between its visits if all
-// were as short as the shorter ones, and what lies between one pair of visits must be like what lies
-// between the next. Of the anchors that explain most, the one with the most visits wins: steps, not
-// epochs. A line with several allocations is visited no oftener than the rarest of them comes.
+// size. Each line is tried as an anchor: it explains as many events as lie between its visits if
+// all were as short as the shorter ones, and what lies between one pair of visits must be like what
+// lies between the next. Of the anchors that explain most, the one with the most visits wins:
+// steps, not epochs. A line with several allocations is visited no oftener than the rarest of them
+// comes.
 //
-// Where the iterations of a loop are now and then much longer than usual, or something is left after
-// its last one, what they hold beyond the usual is searched in the same way: evaluation between
-// training.
+// Where the iterations of a loop are now and then much longer than usual, or something is left
+// after its last one, what they hold beyond the usual is searched in the same way: evaluation
+// between training.
 //
 // Between two anchors the new iteration begins where the lines jump back farthest in the outermost
 // function that they move in; where only one line is seen, where least is live.
 #include "loops.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -57,7 +60,8 @@ struct PairHash {
     return mixed(pair.first, pair.second);
   }
 };
-using PairIds = std::unordered_map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t, PairHash>;
+using PairIds =
+    std::unordered_map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t, PairHash>;
 
 std::uint32_t id_of(PairIds& ids, std::uint64_t first, std::uint64_t second) {
   return ids.try_emplace({first, second}, static_cast<std::uint32_t>(ids.size()) + 1).first->second;
@@ -77,6 +81,15 @@ bool frees_have_own_stacks(std::span<const TraceEvent> trace, const Lifetimes& l
   return same * 10 < frees * 9;
 }
 
+// How an iteration begins: with what, and how its line lies to the last one of the iteration
+// before.
+struct Beginning {
+  std::uint32_t symbol = 0;
+  std::uint32_t shared = 0;
+  bool back = false;
+  friend auto operator<=>(const Beginning&, const Beginning&) = default;
+};
+
 struct Candidate {
   std::uint32_t key = 0;
   std::int64_t explained = 0;
@@ -94,8 +107,8 @@ struct FoundLoop {
 
 class Search {
  public:
-  Search(std::span<const TraceEvent> trace, const Sites& sites, const Lifetimes& lifetimes, LoopBy by,
-         const LoopWish& wish)
+  Search(std::span<const TraceEvent> trace, const Sites& sites, const Lifetimes& lifetimes,
+         LoopBy by, const LoopWish& wish)
       : trace_(trace), sites_(sites), lifetimes_(lifetimes), by_(by), wish_(wish) {
     if (by == LoopBy::stacks) {
       tokens_by_stack();
@@ -121,14 +134,21 @@ class Search {
   std::vector<Candidate> candidates(const Sequence& sequence) const;
   double alike(const Sequence& sequence, const std::vector<std::uint32_t>& at);
   double freed_soon(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
+  // Whether the token allocates what is freed before the token `limit`.
+  bool freed_within(std::uint32_t token, std::uint32_t limit) const;
   double with_others(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
+  bool is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner,
+                bool above, bool others_matter) const;
   std::optional<Candidate> choose(const Sequence& sequence, std::int64_t depth);
   void search(const Sequence& sequence, std::int64_t depth, std::vector<FoundLoop>& loops);
   std::uint32_t cut(std::uint32_t from, std::uint32_t to) const;
-  std::uint32_t begun_at_end(const std::vector<std::uint32_t>& cuts, std::uint32_t last) const;
+  Beginning beginning(std::uint32_t before, std::uint32_t at) const;
+  std::vector<std::uint32_t> begun_besides(const std::vector<std::uint32_t>& anchors,
+                                           const std::vector<std::uint32_t>& cuts) const;
   std::uint32_t first_cut(const std::vector<std::uint32_t>& anchors,
                           const std::vector<std::uint32_t>& cuts) const;
   PathId path(std::uint32_t token) const { return symbols_[tokens_[token].symbol].path; }
+  std::uint32_t content(std::uint32_t token) const { return tokens_[token].content; }
 
   std::span<const TraceEvent> trace_;
   const Sites& sites_;
@@ -136,13 +156,14 @@ class Search {
   LoopBy by_;
   const LoopWish& wish_;
   std::vector<Token> tokens_;
-  std::vector<Symbol> symbols_{Symbol{}};      // by symbol
+  std::vector<Symbol> symbols_{Symbol{}};       // by symbol
   std::vector<std::uint32_t> sized_symbol_{0};  // by sized: its symbol
-  std::vector<std::uint32_t> others_before_;   // tokens without symbol before each token
+  std::vector<std::uint32_t> others_before_;    // tokens without symbol before each token
   std::uint32_t contents_ = 0;
   std::uint32_t places_ = 0;
-  std::vector<std::int32_t> scratch_;  // by content, all 0 between uses
-  std::vector<std::int64_t> levels_;   // before each event
+  // By content, how often in one stretch and in the next; all 0 between uses.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> scratch_;
+  std::vector<std::int64_t> levels_;  // bytes before each event, of what is freed in the trace
 };
 
 PathId Search::main_root() const {
@@ -176,6 +197,7 @@ void Search::tokens_by_stack() {
   if (root == 0) return;
   const auto main = sites_.function_of(sites_.last_frame(root));
   const bool frees = frees_have_own_stacks(trace_, lifetimes_);
+  PairIds functions;
   PairIds places;
   PairIds sized;
   std::vector<std::uint32_t> place_symbols;  // place * 2 + alloc
@@ -192,7 +214,14 @@ void Search::tokens_by_stack() {
           sites_.function_of(sites_.last_frame(sites_.root(stack.path))) != main) {
         symbol = 0;
       } else {
-        const auto place = id_of(places, stack.path, stack.callee);
+        // Of the called function, whatever its line: what it does is one visit of the line above
+        // it.
+        std::uint32_t function = 0;
+        if (stack.callee != no_frame) {
+          const auto [file, name] = sites_.function_of(stack.callee);
+          function = id_of(functions, file, name);
+        }
+        const auto place = id_of(places, stack.path, function);
         place_symbols.resize(std::max<std::size_t>(place_symbols.size(), place * 2 + 2));
         auto& known = place_symbols[place * 2 + (alloc ? 1 : 0)];
         if (known == 0) {
@@ -213,16 +242,31 @@ void Search::tokens_by_stack() {
   places_ = static_cast<std::uint32_t>(places.size());
 }
 
+// A size alone says little: many allocations of a step share it. With the sizes before it, it says
+// where in the step it is.
 void Search::tokens_by_size() {
+  constexpr std::size_t context = 8;
   PairIds sizes;
-  for (const auto& allocation : lifetimes_.allocations) {
-    const auto& event = trace_[allocation.born];
-    const auto id = id_of(sizes, static_cast<std::uint64_t>(event.size), 0);
-    if (id == symbols_.size()) symbols_.push_back({0, id, true, true});
-    tokens_.push_back({allocation.born, id, id, 0});
+  PairIds places;
+  std::array<std::uint64_t, context> last{};
+  std::size_t next = 0;
+  for (EventIndex at = 0; at < trace_.size(); ++at) {
+    const auto& event = trace_[at];
+    const bool alloc = event.kind == EventKind::alloc;
+    if (!alloc && event.kind != lifetimes_.free_kind) continue;
+    last[next] = static_cast<std::uint64_t>(event.size) * 2 + (alloc ? 1 : 0);
+    next = (next + 1) % context;
+    if (!alloc) continue;
+    std::uint64_t hash = 0;
+    for (std::size_t each = 0; each < context; ++each) {
+      hash = mixed(hash, last[(next + each) % context]);
+    }
+    const auto place = id_of(places, hash, 0);
+    if (place == symbols_.size()) symbols_.push_back({0, place, true, true});
+    tokens_.push_back({at, id_of(sizes, static_cast<std::uint64_t>(event.size), 0), place, 0});
   }
-  contents_ = static_cast<std::uint32_t>(symbols_.size());
-  places_ = contents_;
+  contents_ = static_cast<std::uint32_t>(sizes.size());
+  places_ = static_cast<std::uint32_t>(places.size());
 }
 
 // Every key with at least three visits: symbols, then sized ones. The best first.
@@ -274,12 +318,15 @@ std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
     std::ranges::nth_element(gaps, short_one);
     candidate.explained = std::int64_t{*short_one} * static_cast<std::int64_t>(gaps.size());
   }
-  std::ranges::stable_sort(found, std::ranges::greater{}, &Candidate::explained);
+  std::ranges::sort(found, [](const Candidate& left, const Candidate& right) {
+    return std::pair(right.explained, left.key) < std::pair(left.explained, right.key);
+  });
   return found;
 }
 
-// The median likeness of what lies between one pair of visits and the next: tokens in common by
-// those in either. Looks at a part of a long trace.
+// The usual likeness of what lies between one pair of visits and the next: what they have in common
+// by what is in either, once counting how often and once not, since an iteration may go round a
+// loop of its own. Looks at a part of a long trace.
 double Search::alike(const Sequence& sequence, const std::vector<std::uint32_t>& at) {
   constexpr std::size_t most_pairs = 48;
   constexpr std::size_t most_tokens = 1'000'000;
@@ -288,19 +335,29 @@ double Search::alike(const Sequence& sequence, const std::vector<std::uint32_t>&
   const auto stride = std::max<std::size_t>(1, pairs / most_pairs);
   std::size_t looked_at = 0;
   for (std::size_t pair = pairs % stride; pair < pairs && looked_at < most_tokens; pair += stride) {
-    std::int64_t apart = 0;
     const auto from = at[pair];
     const auto middle = at[pair + 1];
     const auto to = at[pair + 2];
     looked_at += to - from;
-    for (auto q = from; q < middle; ++q) ++scratch_[tokens_[sequence[q]].content];
-    for (auto q = middle; q < to; ++q) --scratch_[tokens_[sequence[q]].content];
+    std::int64_t common = 0;
+    std::int64_t kinds = 0;
+    std::int64_t common_kinds = 0;
+    for (auto q = from; q < middle; ++q) ++scratch_[content(sequence[q])].first;
+    for (auto q = middle; q < to; ++q) ++scratch_[content(sequence[q])].second;
     for (auto q = from; q < to; ++q) {
-      apart += std::abs(std::exchange(scratch_[tokens_[sequence[q]].content], 0));
+      const auto [first, second] = std::exchange(scratch_[content(sequence[q])], {0, 0});
+      kinds += first + second > 0 ? 1 : 0;
+      common_kinds += first > 0 && second > 0 ? 1 : 0;
+      common += std::min(first, second);
     }
-    const auto total = static_cast<double>(to - from);
-    // Twice the common ones are the total less those apart.
-    likeness.push_back((total - static_cast<double>(apart)) / (total + static_cast<double>(apart)));
+    const auto either = static_cast<double>(to - from) - static_cast<double>(common);
+    likeness.push_back(0.5 * (static_cast<double>(common) / either +
+                              static_cast<double>(common_kinds) / static_cast<double>(kinds)));
+  }
+  // Sizes alone don't tell layers from steps, but what stands between the layers of two steps does.
+  if (by_ == LoopBy::sizes) {
+    return std::accumulate(likeness.begin(), likeness.end(), 0.0) /
+           static_cast<double>(likeness.size());
   }
   const auto median = likeness.begin() + static_cast<std::ptrdiff_t>(likeness.size() / 2);
   std::ranges::nth_element(likeness, median);
@@ -325,6 +382,14 @@ double Search::freed_soon(const Sequence& sequence, const std::vector<std::uint3
   return allocated == 0 ? 0 : freed / allocated;
 }
 
+bool Search::freed_within(std::uint32_t token, std::uint32_t limit) const {
+  const auto& allocations = lifetimes_.allocations;
+  const auto found =
+      std::ranges::lower_bound(allocations, tokens_[token].event, {}, &Allocation::born);
+  return found != allocations.end() && found->born == tokens_[token].event &&
+         found->freed < tokens_[limit].event;
+}
+
 // The part of the pairs of visits between which there are tokens without symbol: a backward pass.
 double Search::with_others(const Sequence& sequence, const std::vector<std::uint32_t>& at) const {
   std::int64_t with = 0;
@@ -334,6 +399,34 @@ double Search::with_others(const Sequence& sequence, const std::vector<std::uint
     with += others_before_[to] > others_before_[from] ? 1 : 0;
   }
   return static_cast<double>(with) / static_cast<double>(at.size() - 1);
+}
+
+// Whether `outer` goes round steps of which `inner` goes round parts: layers, tokens of a request,
+// steps of an episode. `above`: it stands in a function further out.
+bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner,
+                      bool above, bool others_matter) const {
+  constexpr std::size_t least = 5;
+  if (outer.at.size() < least) return false;
+  // How often the inner loop goes round in each iteration of the outer one.
+  std::vector<std::size_t> rounds;
+  auto from = inner.at.begin();
+  for (std::size_t visit = 1; visit < outer.at.size(); ++visit) {
+    from = std::lower_bound(from, inner.at.end(), outer.at[visit - 1]);
+    const auto to = std::lower_bound(from, inner.at.end(), outer.at[visit]);
+    rounds.push_back(static_cast<std::size_t>(to - from));
+  }
+  std::ranges::sort(rounds);
+  const auto fewest = rounds[rounds.size() / 10];
+  const auto median = rounds[rounds.size() / 2];
+  const auto usual = std::ranges::count(rounds, median);
+  // Epochs are equally long, requests and episodes are not. A line that only some steps run is
+  // followed by the next step often.
+  const bool uneven = usual * 4 <= static_cast<std::int64_t>(rounds.size()) * 3;
+  if (uneven && fewest >= 2) return true;
+  if (!above) return false;
+  // What has no backward pass of its own while the loop around it has.
+  return others_matter && with_others(sequence, inner.at) < 0.3 &&
+         with_others(sequence, outer.at) > 0.9;
 }
 
 std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t depth) {
@@ -347,11 +440,18 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t d
     if (!good.empty() && candidate.explained * 10 < good.front().explained * 6) break;
     candidate.alike = alike(sequence, candidate.at);
     if (candidate.alike < enough_alike) continue;
-    if (by_ == LoopBy::sizes && wish_.count == 0 && freed_soon(sequence, candidate.at) < 0.8) continue;
+    if (by_ == LoopBy::sizes && wish_.count == 0 &&
+        (candidate.at.size() < 6 || freed_soon(sequence, candidate.at) < 0.8)) {
+      continue;
+    }
     const auto first = sequence[candidate.at.front()];
     const auto last = sequence[candidate.at.back()];
-    // Layers, all before the one backward pass.
-    if (others_matter && others_before_[first] == others_before_[last]) continue;
+    // Layers, all before the one backward pass; or parts of one or two steps.
+    if (others_matter) {
+      if (others_before_[first] == others_before_[last]) continue;
+      const auto with = with_others(sequence, candidate.at);
+      if (with < 0.5 && with * static_cast<double>(candidate.at.size() - 1) < 2.5) continue;
+    }
     good.push_back(std::move(candidate));
   }
   if (good.empty()) return std::nullopt;
@@ -361,6 +461,10 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t d
     return each.at.front() >= last || each.at.back() <= first;
   });
   if (wish_.count != 0) return good.front();
+  if (by_ == LoopBy::sizes) {
+    const auto most = std::ranges::max_element(good, {}, &Candidate::alike)->alike;
+    std::erase_if(good, [&](const Candidate& each) { return each.alike < most - 0.05; });
+  }
   const auto symbols = symbols_.size();
   const auto path_of = [&](const Candidate& each) {
     return symbols_[each.key < symbols ? each.key : sized_symbol_[each.key - symbols]].path;
@@ -371,29 +475,37 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t d
     auto& known = rarest[by_ == LoopBy::stacks ? path_of(each) : each.key];
     if (known == nullptr || each.at.size() < known->at.size()) known = &each;
   }
+  std::size_t most = 0;
+  for (const auto& [path, each] : rarest) most = std::max(most, each->at.size());
+  // A size that comes once more by chance is outvoted by what else comes about as often.
+  std::map<std::size_t, std::int64_t> votes;
+  for (const auto& each : good) ++votes[each.at.size()];
+  const auto better = [&](const Candidate& left, const Candidate& right) {
+    const auto left_votes = votes[left.at.size()];
+    const auto right_votes = votes[right.at.size()];
+    if (left_votes != right_votes) return left_votes > right_votes;
+    if (left.at.size() != right.at.size()) return left.at.size() > right.at.size();
+    if (left.explained != right.explained) return left.explained > right.explained;
+    return left.at.front() < right.at.front();
+  };
   const Candidate* best = nullptr;
   for (const auto& [path, each] : rarest) {
-    if (best == nullptr || each->at.size() > best->at.size() ||
-        (each->at.size() == best->at.size() &&
-         (each->explained > best->explained ||
-          (each->explained == best->explained && each->at.front() < best->at.front())))) {
-      best = each;
-    }
+    if (each->at.size() * 10 < most * 9) continue;
+    if (best == nullptr || better(*each, *best)) best = each;
   }
-  if (by_ == LoopBy::stacks && others_matter && with_others(sequence, best->at) < 0.3) {
-    // A loop in a function that the step calls, over layers say, has no backward pass of its own.
-    for (const auto& [path, each] : rarest) {
-      if (sites_.depth(path_of(*each)) < sites_.depth(path_of(*best)) &&
-          with_others(sequence, each->at) > 0.9) {
-        return *each;
-      }
-    }
+  if (by_ == LoopBy::sizes) return *best;
+  // The loop that goes round most may be a part of a step.
+  const Candidate* outer = nullptr;
+  for (const auto& [path, each] : rarest) {
+    if (each->at.size() >= best->at.size()) continue;
+    const bool above = sites_.depth(path_of(*each)) < sites_.depth(path_of(*best));
+    if (!is_outer(sequence, *each, *best, above, others_matter)) continue;
+    if (outer == nullptr || each->at.size() > outer->at.size()) outer = each;
   }
-  return *best;
+  return outer == nullptr ? *best : *outer;
 }
 
-void Search::search(const Sequence& sequence, std::int64_t depth,
-                    std::vector<FoundLoop>& loops) {
+void Search::search(const Sequence& sequence, std::int64_t depth, std::vector<FoundLoop>& loops) {
   if (sequence.size() < 3) return;
   const auto chosen = choose(sequence, depth);
   if (!chosen) return;
@@ -436,16 +548,33 @@ void Search::search(const Sequence& sequence, std::int64_t depth,
   std::vector<FoundLoop> inner;
   search(beyond, depth + 1, inner);
   for (auto& each : inner) {
-    // What comes once in each long iteration is the end of an epoch and no loop.
-    bool repeats = false;
+    // What comes once in each long iteration is the end of an epoch and no loop; what frees
+    // nothing, or comes in a few short rounds, is a line that copies or adds up many tensors.
+    std::vector<std::uint32_t> lengths;
+    std::size_t in_a_row = 0;
+    std::size_t most_in_a_row = 0;
     std::uint32_t last_part = HashIndex::none;
+    std::ptrdiff_t last_place = 0;
+    std::size_t freeing = 0;
     for (const auto token : each.anchors) {
       const auto place = std::ranges::lower_bound(beyond, token) - beyond.begin();
       const auto part = part_of[static_cast<std::size_t>(place)];
-      repeats = repeats || part == last_part;
+      in_a_row = part == last_part ? in_a_row + 1 : 1;
+      most_in_a_row = std::max(most_in_a_row, in_a_row);
+      if (part == last_part) {
+        lengths.push_back(static_cast<std::uint32_t>(place - last_place));
+        bool frees = false;
+        for (auto q = last_place; q < place && !frees; ++q) {
+          frees = freed_within(beyond[static_cast<std::size_t>(q)], token);
+        }
+        freeing += frees ? 1 : 0;
+      }
       last_part = part;
+      last_place = place;
     }
-    if (repeats) loops.push_back(std::move(each));
+    if (lengths.empty() || freeing * 2 < lengths.size()) continue;
+    std::ranges::sort(lengths);
+    if (lengths[lengths.size() / 2] >= 4 || most_in_a_row >= 8) loops.push_back(std::move(each));
   }
   const Sequence before(sequence.begin(), sequence.begin() + at.front());
   search(before, depth + 1, loops);
@@ -488,45 +617,72 @@ std::uint32_t Search::first_cut(const std::vector<std::uint32_t>& anchors,
   if (cuts.empty() || by_ == LoopBy::sizes) return anchors.front();
   std::map<PathId, std::int64_t> begins;
   for (const auto at : cuts) ++begins[path(at)];
-  const auto usual = std::ranges::max_element(
-      begins, {}, [](const auto& entry) { return entry.second; })->first;
+  const auto usual =
+      std::ranges::max_element(begins, {}, [](const auto& entry) { return entry.second; })->first;
   // No farther back than the others begin before their anchors.
   std::uint32_t span = 0;
   for (std::size_t each = 0; each < cuts.size(); ++each) {
     span = std::max(span, anchors[each + 1] - cuts[each]);
   }
   auto first = anchors.front();
-  for (auto at = anchors.front(); at-- > 0 && anchors.front() - at <= span;) {
+  for (std::uint32_t back = 1; back <= std::min(span, anchors.front()); ++back) {
+    const auto at = anchors.front() - back;
     if (tokens_[at].symbol != 0 && path(at) == usual) first = at;
   }
   return first;
 }
 
-// Where an iteration begins that the trace ends in before it gets to its anchor; 0: none does.
-std::uint32_t Search::begun_at_end(const std::vector<std::uint32_t>& cuts,
-                                   std::uint32_t last) const {
-  if (by_ == LoopBy::sizes || cuts.size() < 2) return 0;
-  std::map<std::uint32_t, std::int64_t> begins;
-  for (const auto at : cuts) ++begins[tokens_[at].symbol];
-  const auto usual = std::ranges::max_element(begins, {}, [](const auto& entry) {
+Beginning Search::beginning(std::uint32_t before, std::uint32_t at) const {
+  const auto fork = sites_.fork(path(before), path(at));
+  return {tokens_[at].symbol, fork.shared, fork.back > 0};
+}
+
+// Iterations that never got to their anchor: one that failed, or that the trace ends in. They begin
+// as the others do, if nearly all of these begin alike and nothing else in them looks so.
+std::vector<std::uint32_t> Search::begun_besides(const std::vector<std::uint32_t>& anchors,
+                                                 const std::vector<std::uint32_t>& cuts) const {
+  if (by_ == LoopBy::sizes || cuts.size() < 3) return {};
+  const auto previous = [&](std::uint32_t at) {
+    do --at;
+    while (tokens_[at].symbol == 0);
+    return at;
+  };
+  std::map<Beginning, std::size_t> beginnings;
+  for (const auto at : cuts) ++beginnings[beginning(previous(at), at)];
+  const auto usual = std::ranges::max_element(beginnings, {}, [](const auto& entry) {
                        return entry.second;
                      })->first;
-  auto before = last;
+  std::vector<std::uint32_t> besides;
+  std::size_t gaps = 0;
+  std::size_t next = 0;
+  auto last = anchors.front();
+  auto last_gap = HashIndex::none;
   for (auto at = last + 1; at < tokens_.size(); ++at) {
     if (tokens_[at].symbol == 0) continue;
-    if (tokens_[at].symbol == usual && path(before) != path(at) &&
-        sites_.fork(path(before), path(at)).back > 0) {
-      return at;
+    while (next < cuts.size() && cuts[next] < at) ++next;
+    const bool cut = next < cuts.size() && cuts[next] == at;
+    if (!cut && path(last) != path(at) && tokens_[at].symbol == usual.symbol &&
+        beginning(last, at) == usual) {
+      besides.push_back(at);
+      gaps += std::exchange(last_gap, static_cast<std::uint32_t>(next)) != next ? 1 : 0;
     }
-    before = at;
+    last = at;
   }
-  return 0;
+  const bool rare = beginnings[usual] * 10 >= cuts.size() * 6 && gaps * 8 <= cuts.size();
+  return rare ? besides : std::vector<std::uint32_t>{};
 }
 
 LoopsFound Search::found() {
   LoopsFound result;
   if (tokens_.empty()) return result;
-  levels_ = levels(trace_, lifetimes_);
+  // Of what is freed again: what stays, such as a workspace of the first iteration, is in the way.
+  levels_.resize(trace_.size() + 1);
+  for (const auto& allocation : lifetimes_.allocations) {
+    if (allocation.freed >= trace_.size()) continue;
+    levels_[allocation.born + 1] += trace_[allocation.born].size;
+    levels_[allocation.freed + 1] -= trace_[allocation.born].size;
+  }
+  std::partial_sum(levels_.begin(), levels_.end(), levels_.begin());
   Sequence sequence;
   for (std::uint32_t at = 0; at < tokens_.size(); ++at) {
     if (tokens_[at].symbol != 0) sequence.push_back(at);
@@ -540,8 +696,8 @@ LoopsFound Search::found() {
   std::size_t latest = 0;
   for (const auto& loop : loops) {
     earliest = std::min<std::size_t>(earliest, loop.anchors.front());
-    latest = std::max<std::size_t>(latest, loop.anchors.back() + loop.anchors.back() -
-                                               loop.anchors[loop.anchors.size() - 2]);
+    latest = std::max<std::size_t>(
+        latest, loop.anchors.back() + loop.anchors.back() - loop.anchors[loop.anchors.size() - 2]);
   }
   result.covered = static_cast<double>(std::min(latest, tokens_.size()) - earliest) /
                    static_cast<double>(tokens_.size());
@@ -569,11 +725,17 @@ LoopsFound Search::found() {
   for (std::size_t each = 1; each < tokens.size(); ++each) {
     cuts.push_back(cut(tokens[each - 1], tokens[each]));
   }
-  result.begin.push_back(tokens_[first_cut(tokens, cuts)].event);
-  for (const auto at : cuts) result.begin.push_back(tokens_[at].event);
-  if (const auto at = begun_at_end(cuts, tokens.back()); at != 0) {
+  std::vector<std::pair<std::uint32_t, std::uint8_t>> begins;
+  begins.emplace_back(first_cut(tokens, cuts), result.kind.front());
+  for (std::size_t each = 0; each < cuts.size(); ++each) {
+    begins.emplace_back(cuts[each], result.kind[each + 1]);
+  }
+  for (const auto at : begun_besides(tokens, cuts)) begins.emplace_back(at, result.kind.front());
+  std::ranges::sort(begins);
+  result.kind.clear();
+  for (const auto& [at, kind] : begins) {
     result.begin.push_back(tokens_[at].event);
-    result.kind.push_back(result.kind.back());
+    result.kind.push_back(kind);
   }
   return result;
 }

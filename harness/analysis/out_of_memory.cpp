@@ -66,17 +66,21 @@ CodeSite site_of(const Snapshot& snapshot, FrameId frame) {
 }
 
 std::vector<std::pair<CodeSite, std::int64_t>> live_sites(const Snapshot& snapshot,
-                                                      std::span<const TraceEvent> trace,
-                                                      const Sites& sites,
-                                                      const Lifetimes& lifetimes, EventIndex at) {
+                                                          std::span<const TraceEvent> trace,
+                                                          const Sites& sites,
+                                                          const Lifetimes& lifetimes,
+                                                          EventIndex at) {
   std::map<FrameId, std::int64_t> bytes;
-  for (const auto& block : lifetimes.unborn) bytes[sites.stack(block.stack).site] += block.requested;
+  for (const auto& block : lifetimes.unborn)
+    bytes[sites.stack(block.stack).site] += block.requested;
   for (const auto& each : lifetimes.allocations) {
     if (each.born >= at) break;
     if (each.freed >= at) bytes[sites.stack(trace[each.born].stack).site] += trace[each.born].size;
   }
   std::vector<std::pair<FrameId, std::int64_t>> order(bytes.begin(), bytes.end());
-  std::ranges::stable_sort(order, std::ranges::greater{}, &std::pair<FrameId, std::int64_t>::second);
+  std::ranges::sort(order, [](const auto& left, const auto& right) {
+    return std::pair(right.second, left.first) < std::pair(left.second, right.first);
+  });
   std::vector<std::pair<CodeSite, std::int64_t>> found;
   for (const auto& [frame, live] : order) {
     if (found.size() == 10) break;
@@ -86,9 +90,9 @@ std::vector<std::pair<CodeSite, std::int64_t>> live_sites(const Snapshot& snapsh
 }
 
 std::optional<FailedAllocation> out_of_memory(const Snapshot& snapshot, std::size_t device,
-                                         const Sites& sites, const Lifetimes& lifetimes,
-                                         const std::vector<std::int64_t>& levels,
-                                         const Steps& steps) {
+                                              const Sites& sites, const Lifetimes& lifetimes,
+                                              const std::vector<std::int64_t>& levels,
+                                              const Steps& steps) {
   const auto& trace = snapshot.traces[device];
   auto at = static_cast<EventIndex>(trace.size());
   while (at > 0 && trace[at - 1].kind != EventKind::oom) --at;
@@ -107,12 +111,17 @@ std::optional<FailedAllocation> out_of_memory(const Snapshot& snapshot, std::siz
   oom.live_sites = live_sites(snapshot, trace, sites, lifetimes, at);
   const auto total = oom.reserved + oom.device_free;
   if (oom.request > total) {
-    oom.reason = "the request alone is larger than all that this process had and could get: the "
-                 "batch is too large, not the memory too full";
-  } else if (oom.cached + oom.device_free >= oom.request && oom.largest_free < oom.request &&
-             oom.cached > oom.request / 2) {
-    oom.reason = "enough is free in sum, but no stretch of it is long enough: fragmentation; "
-                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins such stretches";
+    oom.reason =
+        "the request alone is larger than all that this process had and could get: the "
+        "batch is too large, not the memory too full";
+  } else if (oom.device_free >= oom.request) {
+    oom.reason =
+        "the device has that much free: a limit of this process stops it, such as "
+        "set_per_process_memory_fraction, at which too much was live";
+  } else if (oom.cached >= oom.request && oom.largest_free < oom.request) {
+    oom.reason =
+        "enough is cached in sum, but no free stretch of it is long enough: fragmentation; "
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins such stretches";
   } else {
     oom.reason = "too much was live: what was cached and free together does not hold the request";
   }

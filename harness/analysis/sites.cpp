@@ -44,6 +44,7 @@ constexpr Rule python_files[] = {
     {"<eval_with_key>", library | framework | inside_step},
     {"<torch_package", library},
     {"importlib/", library | framework},
+    {"/copy.py", inside_step},
     {"torchinductor_", library | framework | inside_step},
     {"/torch/_", library | framework | inside_step},
     {"/torch/amp/", library | framework | inside_step},
@@ -65,6 +66,17 @@ constexpr Rule python_files[] = {
     {"packages/apex/optimizers/", optimizer | inside_step},
     {"packages/bitsandbytes/optim/", optimizer | inside_step},
     {"packages/safetensors/", loads_model | inside_step},
+    // Models and what they are made of, whose loops go round layers.
+    {"packages/transformers/models/", inside_step},
+    {"packages/diffusers/models/", inside_step},
+    {"packages/timm/", inside_step},
+    {"packages/torchvision/", inside_step},
+    {"packages/torchmetrics/", inside_step},
+    {"packages/peft/", inside_step},
+    {"packages/flash_attn/", inside_step},
+    {"packages/xformers/", inside_step},
+    {"packages/triton/", inside_step},
+    {"packages/deepspeed/runtime/zero/", inside_step},
     // One request: a loop over tokens.
     {"transformers/generation/", inside_step},
     // Stand above loops over steps.
@@ -92,15 +104,56 @@ constexpr Rule python_functions[] = {
 
 // Beginnings of names of C++ functions, without what they return.
 constexpr std::string_view native_libraries[] = {
-    "at::",         "c10::",        "c10d::",      "caffe2::",    "torch::",     "std::",
-    "__gnu_cxx::",  "pybind11::",   "cudnn",       "cublas",      "cuda",        "nccl",
-    "__libc_",      "__clone",      "clone",       "_start",      "start_thread", "pthread_",
-    "THP",          "Py",           "_Py",         "operator new", "void at::",   "void c10::",
-    "void torch::", "void std::",   "execute_native_thread_routine", "decltype(auto) c10::",
-    "gomp_",        "GOMP_",        "call_init",   "_dl_",        "dlopen",      "cfunction_",
-    "method_",      "slot_tp_",     "type_call",   "object_",     "run_mod",     "run_eval",
-    "partial_",     "vectorcall_",  "builtin_",    "property_",   "func_get",    "bound_method",
-    "clone3",       "??",           "_object",     "unwind",
+    "at::",
+    "c10::",
+    "c10d::",
+    "caffe2::",
+    "torch::",
+    "std::",
+    "__gnu_cxx::",
+    "pybind11::",
+    "cudnn",
+    "cublas",
+    "cuda",
+    "nccl",
+    "__libc_",
+    "__clone",
+    "clone",
+    "_start",
+    "start_thread",
+    "pthread_",
+    "THP",
+    "Py",
+    "_Py",
+    "operator new",
+    "void at::",
+    "void c10::",
+    "void torch::",
+    "void std::",
+    "execute_native_thread_routine",
+    "decltype(auto) c10::",
+    "gomp_",
+    "GOMP_",
+    "call_init",
+    "_dl_",
+    "dlopen",
+    "cfunction_",
+    "method_",
+    "slot_tp_",
+    "type_call",
+    "object_",
+    "run_mod",
+    "run_eval",
+    "partial_",
+    "vectorcall_",
+    "builtin_",
+    "property_",
+    "func_get",
+    "bound_method",
+    "clone3",
+    "??",
+    "_object",
+    "unwind",
 };
 
 bool ends_in(std::string_view text, std::initializer_list<std::string_view> endings) {
@@ -110,7 +163,8 @@ bool ends_in(std::string_view text, std::initializer_list<std::string_view> endi
 // Native frames have no line, or one of a C++ source or of a shared object.
 bool is_python(std::string_view file, std::uint64_t line) {
   if (file.empty() || file == "??" || line == 0 || line > 0x7fffffff) return false;
-  return !ends_in(file, {".cpp", ".cc", ".cxx", ".c", ".cu", ".cuh", ".h", ".hpp", ".inl", ".so"}) &&
+  return !ends_in(file,
+                  {".cpp", ".cc", ".cxx", ".c", ".cu", ".cuh", ".h", ".hpp", ".inl", ".so"}) &&
          file.find(".so.") == std::string_view::npos;
 }
 
@@ -159,7 +213,7 @@ Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
     } else {
       traits.library = is_native_library(function);
       traits.framework = traits.library;
-      traits.inside_step = traits.library;
+      traits.inside_step = traits.library || function.find("::forward(") != std::string_view::npos;
       traits.optimizer = function.find("::optim::") != std::string_view::npos;
       traits.engine = function.find("autograd::Engine::") != std::string_view::npos;
       traits.recurrent = function.find("::lstm") != std::string_view::npos ||
@@ -207,16 +261,17 @@ StackTraits Sites::traits_of(std::span<const FrameId> stack) {
   if (traits.site == no_frame) traits.site = packaged;
   // Native stacks begin in the C library.
   bool begun = python_;
-  for (auto at = stack.rbegin(); at != stack.rend(); ++at) {
-    const auto& frame = frames_[*at];
+  for (auto left = stack.size(); left-- > 0;) {
+    const auto id = stack[left];
+    const auto& frame = frames_[id];
     if (frame.python != python_) continue;
     if (!python_ && !frame.library) begun = true;
     if (!begun) continue;
     if (frame.inside_step) {
-      traits.callee = *at;
+      traits.callee = id;
       break;
     }
-    traits.path = child(traits.path, *at);
+    traits.path = child(traits.path, id);
   }
   // Native frames show the threads of the backward pass, which stand in no loop of the program.
   if (engine && !python_) traits.path = 0;
@@ -248,7 +303,11 @@ Sites::Fork Sites::fork(PathId first, PathId second) const {
     second = nodes_[second].parent;
   }
   fork.shared = nodes_[first].depth;
-  if (left == 0 || right == 0) return fork;
+  if (left == 0 || right == 0) {
+    // One is where the other was called from: a move in the caller, which stays on its line.
+    fork.shared -= fork.shared > 0 ? 1 : 0;
+    return fork;
+  }
   const auto& from = snapshot_.frames[nodes_[left].frame];
   const auto& to = snapshot_.frames[nodes_[right].frame];
   fork.same_function = from.file == to.file && from.function == to.function;

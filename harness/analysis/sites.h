@@ -55,7 +55,8 @@ class Sites {
 
   // The outermost frame of a path.
   PathId root(PathId path) const;
-  // How many frames two paths share from the outside, and how the next ones differ.
+  // Outside which frame a program moves from one path to another: the frames that stay as they are,
+  // and how the next one changes.
   struct Fork {
     std::uint32_t shared = 0;
     bool same_function = false;  // both go on in one function...

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -43,11 +44,11 @@ std::string lower(std::string_view text) {
   return low;
 }
 
-// Whether a mark's name says that it is about steps. What optimizers and the compiler write does not
-// count.
+// Whether a mark's name says that it is about steps. What optimizers and the compiler write does
+// not count.
 bool names_steps(std::string_view name) {
-  constexpr std::string_view other[] = {"optimizer.", "compiled", "dataloader", "torchdynamo",
-                                        "torch-compiled", "inductor"};
+  constexpr std::string_view other[] = {"optimizer.",  "compiled",       "dataloader",
+                                        "torchdynamo", "torch-compiled", "inductor"};
   constexpr std::string_view words[] = {"step", "iter", "batch", "request"};
   const auto low = lower(name);
   const auto has = [&](std::string_view part) { return low.find(part) != std::string::npos; };
@@ -117,6 +118,7 @@ class Finder {
   std::optional<Steps> by_loop(LoopBy by) const;
   Steps asked_for() const;
   EventIndex aligned(const std::vector<EventIndex>& ends) const;
+  void align_to_end(std::vector<EventIndex>& begin) const;
   void number_kinds(Steps& steps) const;
   void drop_cut_steps(Steps& steps) const;
   void count_before(Steps& steps) const;
@@ -157,6 +159,7 @@ std::optional<Steps> Finder::by_annotations() const {
     const auto [shape, number] = numbered(name);
     shapes[mark.name] = shape;
     auto& known = series[shape];
+    if (number >= 0 && number == known.last) continue;  // a doubled START
     ++known.marks;
     // A name without a number counts by coming again.
     known.following += number == known.last + 1 || number < 0 ? 1 : 0;
@@ -179,8 +182,8 @@ std::optional<Steps> Finder::by_annotations() const {
   std::int64_t marked = 0;
   for (std::size_t each = 0; each < spans.start.size(); ++each) {
     const auto from = at_time(spans.start[each]);
-    const auto to = each < spans.end.size() ? at_time(spans.end[each])
-                                            : static_cast<EventIndex>(trace_.size());
+    const auto to =
+        each < spans.end.size() ? at_time(spans.end[each]) : static_cast<EventIndex>(trace_.size());
     // Begun before the trace, or empty.
     if (spans.start[each] < trace_.front().time_us && from == 0 && lifetimes_.begins_late()) {
       ++before;
@@ -196,11 +199,12 @@ std::optional<Steps> Finder::by_annotations() const {
   if (marked * 10 < static_cast<std::int64_t>(trace_.size() - begin.front()) * 6) {
     return std::nullopt;
   }
-  const auto end = spans.end.size() == spans.start.size()
-                       ? std::max(at_time(spans.end.back() + 1), begin.back() + 1)
-                       : static_cast<EventIndex>(trace_.size());
+  const bool ended = spans.end.size() == spans.start.size();
+  const auto end = ended ? std::max(at_time(spans.end.back() + 1), begin.back() + 1)
+                         : static_cast<EventIndex>(trace_.size());
   auto steps = at(std::move(begin), end, "annotations", 0.98);
   steps.before = before;
+  steps.ends_whole = ended;
   return steps;
 }
 
@@ -244,11 +248,13 @@ std::optional<Steps> Finder::by_snapshots() const {
   const auto last = begin.back();
   begin.pop_back();
   begin.insert(begin.begin(), 0);
-  return at(std::move(begin), last, "snapshots", 0.7);
+  auto steps = at(std::move(begin), last, "snapshots", 0.7);
+  steps.ends_whole = true;
+  return steps;
 }
 
-// Steps of an optimizer end the iteration or nearly so: what follows the last one up to the end of
-// the trace is in every iteration, where the dump stands behind the loop.
+// How many events of an iteration follow a place in it. What follows the last such place up to the
+// end of the trace does so in every iteration, where the dump stands behind the loop.
 EventIndex Finder::aligned(const std::vector<EventIndex>& ends) const {
   const auto tail = static_cast<EventIndex>(trace_.size()) - ends.back();
   std::int64_t like = 0;
@@ -276,6 +282,22 @@ std::optional<Steps> Finder::by_optimizer() const {
     const auto at = at_time(end + 1);
     if (ends.empty() || at > ends.back()) ends.push_back(at);
   }
+  // Two optimizers that take turns.
+  if (ends.size() >= 4) {
+    std::vector<double> next;
+    std::vector<double> after_next;
+    for (std::size_t each = 0; each + 3 < ends.size(); ++each) {
+      next.push_back(holds(ends[each], ends[each + 1], ends[each + 1], ends[each + 2]));
+      after_next.push_back(holds(ends[each], ends[each + 1], ends[each + 2], ends[each + 3]));
+    }
+    std::ranges::sort(next);
+    std::ranges::sort(after_next);
+    if (next[next.size() / 2] < 0.6 && after_next[after_next.size() / 2] >= 0.8) {
+      std::vector<EventIndex> second;
+      for (std::size_t each = 1; each < ends.size(); each += 2) second.push_back(ends[each]);
+      ends = std::move(second);
+    }
+  }
   if (ends.size() < 3) return std::nullopt;
   const auto shift = aligned(ends);
   std::vector<EventIndex> begin;
@@ -287,7 +309,25 @@ std::optional<Steps> Finder::by_optimizer() const {
   const auto length = begin.size() > 1 ? begin[1] - begin[0] : last - begin[0];
   const auto first = begin.front() > length ? begin.front() - length : 0;
   begin.insert(begin.begin(), first);
-  return at(std::move(begin), last, "optimizer", 0.8);
+  auto steps = at(std::move(begin), last, "optimizer", 0.8);
+  steps.ends_whole = true;
+  return steps;
+}
+
+// Moves beginnings that were put where least is live to where the loop begins: where the dump
+// stands behind the loop, the trace ends with a whole iteration.
+void Finder::align_to_end(std::vector<EventIndex>& begin) const {
+  if (begin.size() < 3) return;
+  const auto length = begin[begin.size() - 1] - begin[begin.size() - 2];
+  const auto rest = static_cast<EventIndex>(trace_.size()) - begin.back();
+  if (rest <= length || rest >= 2 * length) return;
+  // Of the iteration after the last one that was found, what its end belongs to.
+  begin.push_back(begin.back() + length);
+  const auto tail = aligned(begin);
+  begin.pop_back();
+  if (tail == 0) return;
+  for (auto& each : begin) each += tail;
+  begin.front() = begin[1] > length ? begin[1] - length : 0;
 }
 
 std::optional<Steps> Finder::by_loop(LoopBy by) const {
@@ -306,13 +346,38 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
   auto loops = find_loops(trace_, sites_, lifetimes_, by, wish);
   if (loops.begin.size() < 2) return std::nullopt;
   const bool asked = wish.count != 0 || !wish.stacks.empty();
+  // An optimizer that made one or two steps in them: they are parts of these.
+  if (!asked && by == LoopBy::stacks && timed()) {
+    const auto spans = optimizer_spans();
+    const auto from = trace_[loops.begin.front()].time_us;
+    const auto within =
+        std::ranges::count_if(spans.start, [&](std::int64_t start) { return start >= from; });
+    if (within > 0 && within < 3 && loops.begin.size() > 3) return std::nullopt;
+  }
   // Iterations that make up little of the trace are a part of something else.
   if (!asked && loops.covered < 0.35) return std::nullopt;
   if (by == LoopBy::sizes && !asked && (loops.begin.size() < 6 || loops.alike < 0.85)) {
     return std::nullopt;
   }
-  auto steps = at(std::move(loops.begin), static_cast<EventIndex>(trace_.size()),
-                  by == LoopBy::stacks ? "call stacks" : "sizes", 0);
+  const auto end = static_cast<EventIndex>(trace_.size());
+  if (by == LoopBy::sizes) {
+    align_to_end(loops.begin);
+    // The first iteration allocates more than the others and so does not look like them.
+    auto& begin = loops.begin;
+    const auto length = begin[1] - begin[0];
+    const auto from = begin[0] - std::min(begin[0], length + length / 2);
+    const auto frees = [&](EventIndex first, EventIndex last) {
+      return std::count_if(trace_.begin() + first, trace_.begin() + last,
+                           [&](const auto& event) { return event.kind == lifetimes_.free_kind; });
+    };
+    // The building of the model asks for the sizes of its gradients, and frees little.
+    if (!asked && holds(from, begin[0], begin[0], begin[1]) >= 0.9 &&
+        frees(from, begin[0]) * 10 >= frees(begin[0], begin[1]) * 7) {
+      begin.insert(begin.begin(), begin[0] - std::min(begin[0], length));
+      loops.kind.insert(loops.kind.begin(), loops.kind.front());
+    }
+  }
+  auto steps = at(std::move(loops.begin), end, by == LoopBy::stacks ? "call stacks" : "sizes", 0);
   steps.kind = std::move(loops.kind);
   steps.confidence = by == LoopBy::stacks ? 0.6 + 0.3 * loops.alike : 0.5;
   if (asked) steps.source = "given";
@@ -331,15 +396,22 @@ std::unordered_map<std::uint64_t, std::int64_t> Finder::content(EventIndex from,
   return counts;
 }
 
-// The part of what one stretch allocates that another one allocates too.
-double Finder::holds(EventIndex from, EventIndex to, EventIndex like_from, EventIndex like_to) const {
+// The part of what one stretch allocates that another one allocates too: of the lines, where they
+// are known, since a step may go round a loop of its own.
+double Finder::holds(EventIndex from, EventIndex to, EventIndex like_from,
+                     EventIndex like_to) const {
   const auto own = content(from, to);
   std::int64_t common = 0;
   std::int64_t total = 0;
   for (const auto& [what, count] : content(like_from, like_to)) {
-    total += count;
     const auto found = own.find(what);
-    if (found != own.end()) common += std::min(count, found->second);
+    if (sites_.any_frames()) {
+      ++total;
+      common += found != own.end() ? 1 : 0;
+    } else {
+      total += count;
+      if (found != own.end()) common += std::min(count, found->second);
+    }
   }
   return total == 0 ? 1 : static_cast<double>(common) / static_cast<double>(total);
 }
@@ -359,11 +431,12 @@ void Finder::drop_cut_steps(Steps& steps) const {
   };
   const auto last = count - 1;
   const auto previous = like(last, [](std::size_t step) { return step - 1; });
-  const bool failed = std::any_of(
-      trace_.begin() + steps.begin[last], trace_.begin() + steps.begin[last + 1],
-      [](const TraceEvent& event) { return event.kind == EventKind::oom; });
+  const bool failed =
+      std::any_of(trace_.begin() + steps.begin[last], trace_.begin() + steps.begin[last + 1],
+                  [](const TraceEvent& event) { return event.kind == EventKind::oom; });
   // An allocation that failed and was survived is no end.
-  if (previous && (*previous < whole || (failed && steps.begin[last + 1] == trace_.size()))) {
+  if (previous && ((*previous < whole && !steps.ends_whole) ||
+                   (failed && steps.begin[last + 1] == trace_.size()))) {
     steps.begin.pop_back();
     steps.kind.pop_back();
     steps.last_cut = true;
@@ -382,17 +455,27 @@ void Finder::count_before(Steps& steps) const {
   if (!lifetimes_.begins_late() || !timed() || steps.before > 0 || steps.count() == 0) return;
   const auto spans = optimizer_spans();
   const auto from = trace_[steps.begin.front()].time_us;
-  const auto last = steps.begin.back() < trace_.size() ? trace_[steps.begin.back()].time_us
-                                                       : trace_.back().time_us;
+  // The last optimizer step may allocate nothing and so lie behind the last event.
+  const auto to = steps.begin.back() < trace_.size() ? trace_[steps.begin.back()].time_us
+                                                     : std::numeric_limits<std::int64_t>::max();
   std::int64_t before = 0;
   std::int64_t within = 0;
   for (const auto start : spans.start) {
     before += start < from ? 1 : 0;
-    within += start >= from && start <= last ? 1 : 0;
+    within += start >= from && start < to ? 1 : 0;
   }
   if (within == 0) return;
-  // Optimizers of one step together, or several steps to one of an optimizer.
-  steps.before = (before * steps.count() + within / 2) / within;
+  // One to a step, or several, or several steps to one: nearly whole ratios are whole.
+  const auto count = steps.count();
+  const auto often = std::max<std::int64_t>(1, (count + within / 2) / within);
+  const auto many = std::max<std::int64_t>(1, (within + count / 2) / count);
+  if (std::abs(count - often * within) <= often) {
+    steps.before = before * often;
+  } else if (std::abs(within - many * count) <= many) {
+    steps.before = before / many;
+  } else {
+    steps.before = (before * count + within / 2) / within;
+  }
 }
 
 void Finder::number_kinds(Steps& steps) const {
@@ -402,7 +485,9 @@ void Finder::number_kinds(Steps& steps) const {
   for (std::size_t kind = 0; kind < counts.size(); ++kind) {
     if (counts[kind] > 0) order.push_back(static_cast<std::uint8_t>(kind));
   }
-  std::ranges::stable_sort(order, std::ranges::greater{}, [&](auto kind) { return counts[kind]; });
+  std::ranges::sort(order, [&](auto left, auto right) {
+    return std::pair(counts[right], left) < std::pair(counts[left], right);
+  });
   std::vector<std::uint8_t> number(256);
   for (std::size_t place = 0; place < order.size(); ++place) {
     number[order[place]] = static_cast<std::uint8_t>(place);
@@ -446,8 +531,9 @@ Steps Finder::find() {
   } else if (auto sizes = sites_.any_frames() ? std::nullopt : by_loop(LoopBy::sizes)) {
     steps = *sizes;
   } else {
-    steps.why_none = "no loop over steps shows in it: nothing comes again and again and frees what "
-                     "it allocated, beyond what one step does by itself";
+    steps.why_none =
+        "no loop over steps shows in it: nothing comes again and again and frees what "
+        "it allocated, beyond what one step does by itself";
   }
   drop_cut_steps(steps);
   count_before(steps);

@@ -22,6 +22,7 @@ struct Steps {
   std::int64_t before = 0;  // steps known to have run before begin.front()
   bool first_cut = false;   // the trace begins inside a step
   bool last_cut = false;    // the trace ends inside a step
+  bool ends_whole = false;  // marks say that the last step was finished
   std::string why_none;     // where there are none
 
   std::int64_t count() const {

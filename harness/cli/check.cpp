@@ -13,6 +13,7 @@ namespace {
 
 struct Options {
   SelectOptions select;
+  std::int64_t steps = 0;
   bool strict = false;
   bool no_controls = false;
   std::string json;
@@ -21,6 +22,7 @@ struct Options {
 Exit run(const Options& options) {
   auto suite = options.select.suite();
   suite.controls = !options.no_controls;
+  suite.steps = options.steps;
   const auto& folder = options.select.baselines;
   if (!folder.empty() && !std::filesystem::is_directory(folder)) {
     throw UsageError(
@@ -36,8 +38,11 @@ Exit run(const Options& options) {
   };
   auto report = check(selected, suite);
   progress.clear();
-  if (!folder.empty()) {
-    for (auto& result : report.results) result.repeat += " --baselines " + shell_word(folder);
+  for (auto& result : report.results) {
+    if (!folder.empty()) result.repeat += " --baselines " + shell_word(folder);
+    if (options.select.time_limit != SelectOptions().time_limit) {
+      result.repeat += fmt::format(" --time-limit {}", options.select.time_limit);
+    }
   }
   print(options.json, to_json(report), check_text(report, style_of(stdout)));
   return report.exit_code(options.strict);
@@ -46,6 +51,9 @@ Exit run(const Options& options) {
 Action add(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   options->select.add_to(app);
+  app.add_option("--steps", options->steps, "steps of each run; default: the scenario's own")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000));
   app.add_flag("--strict", options->strict, "fail where a baseline is missing or from elsewhere");
   app.add_flag("--no-controls", options->no_controls, "trust that the controls ran before");
   add_json(app, options->json);

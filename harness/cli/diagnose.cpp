@@ -67,7 +67,8 @@ Exit run(const Options& options) {
 
 Action add(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("file", options->files, "snapshots as torch.cuda.memory._dump_snapshot writes them")
+  app.add_option("file", options->files,
+                 "snapshots as torch.cuda.memory._dump_snapshot writes them")
       ->type_name("FILE")
       ->required();
   app.add_option("--steps", options->steps, "how many steps the trace holds, if you know")

@@ -19,13 +19,12 @@ Exit run(const Options& options) {
   const auto changes = diff(read_snapshot(options.before), read_snapshot(options.after));
   auto list = nlohmann::json::array();
   for (const auto& each : changes) {
-    list.push_back({{"site",
-                     {{"file", each.site.file},
-                      {"line", each.site.line},
-                      {"function", each.site.function}}},
-                    {"bytes", each.bytes},
-                    {"allocations", each.allocations},
-                    {"live_bytes", each.live_bytes}});
+    list.push_back(
+        {{"site",
+          {{"file", each.site.file}, {"line", each.site.line}, {"function", each.site.function}}},
+         {"bytes", each.bytes},
+         {"allocations", each.allocations},
+         {"live_bytes", each.live_bytes}});
   }
   print(options.json, {{"before", options.before}, {"after", options.after}, {"more", list}},
         diff_text(options.before, options.after, changes, style_of(stdout)));

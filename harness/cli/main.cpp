@@ -2,9 +2,11 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "command.h"
+#include "core/allotted_gpus.h"
 #include "core/nearest.h"
 #include "leaklab/registry.h"
 
@@ -36,8 +38,9 @@ int parse_and_run(int argc, char** argv) {
   app.footer(
       "Exit codes: 0 all good, 1 a leak or a regression, 2 a wrong call, 3 nothing could run "
       "here,\n"
-      "4 a fault of leaklab or of the machine, 5 undecided: the file can't tell. Every command "
-      "takes\n--help and --json FILE.");
+      "4 a fault of leaklab or of the machine, 5 undecided: the file can't tell. All commands "
+      "above\n"
+      "take --help and --json FILE.");
   app.require_subcommand(1);
   std::vector<std::pair<CLI::App*, Action>> actions;
   for (const auto& command : commands()) {
@@ -64,6 +67,9 @@ int parse_and_run(int argc, char** argv) {
 int run(int argc, char** argv) {
   // A file that grows beyond its limit is an error of a write and no death.
   std::signal(SIGXFSZ, SIG_IGN);
+  if (const auto gpus = allotted_gpus([](const auto& name) { return std::getenv(name.c_str()); })) {
+    ::setenv("CUDA_VISIBLE_DEVICES", gpus->c_str(), /*replace=*/1);
+  }
   try {
     if (const auto faults = registry_faults(); !faults.empty()) {
       for (const auto& fault : faults) fail(fault, Exit::internal);

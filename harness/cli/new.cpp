@@ -64,12 +64,15 @@ LEAKLAB_SCENARIO(
 }}
 )";
 
+// Lines of the file have at most 100 columns.
+constexpr std::size_t longest_id = 60;
+
 bool is_lower_snake(std::string_view id) {
   const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
   const auto is_allowed = [&](char c) {
     return is_letter(c) || (c >= '0' && c <= '9') || c == '_';
   };
-  return !id.empty() && is_letter(id.front()) && id.back() != '_' &&
+  return !id.empty() && id.size() <= longest_id && is_letter(id.front()) && id.back() != '_' &&
          std::ranges::all_of(id, is_allowed) && id.find("__") == std::string_view::npos;
 }
 
@@ -85,9 +88,9 @@ std::string comment(const TaxonomyClass& known) {
 Exit run(const Options& options) {
   if (!is_lower_snake(options.id)) {
     throw UsageError(
-        fmt::format("'{}' is no id of a scenario: lower-case words with underscores "
-                    "between them, such as tensor_cache_by_shape",
-                    options.id));
+        fmt::format("'{}' is no id of a scenario: lower-case words with underscores between them, "
+                    "{} characters at most, such as tensor_cache_by_shape",
+                    options.id, longest_id));
   }
   const auto& known = known_class(options.taxonomy);
   const auto folder = !options.dir.empty() ? std::filesystem::path(options.dir)

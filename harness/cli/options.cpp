@@ -22,9 +22,6 @@ void SelectOptions::add_to(CLI::App& app) {
   app.add_option("--jobs", jobs, "runs at once; default: one a core")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--steps", steps, "steps of each run; default: the scenario's own")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000));
   app.add_option("--time-limit", time_limit, "seconds that one run may take")
       ->type_name("S")
       ->capture_default_str()
@@ -58,7 +55,6 @@ SuiteOptions SelectOptions::suite() const {
   options.baselines = baselines.empty() ? default_baselines() : std::filesystem::path(baselines);
   options.jobs = static_cast<std::size_t>(jobs);
   options.time_limit = std::chrono::seconds(time_limit);
-  options.steps = steps;
   return options;
 }
 
@@ -89,12 +85,12 @@ std::filesystem::path default_baselines() {
 }
 
 void print(const std::string& json, const nlohmann::json& document, const std::string& text) {
+  if (!json.empty() && json != "-") write_file(json, to_text(document));
   const auto& shown = json == "-" ? to_text(document) : text;
   const bool written = std::fwrite(shown.data(), 1, shown.size(), stdout) == shown.size();
   if (!written || std::fflush(stdout) != 0) {
     throw InternalError(fmt::format("can't write to standard output: {}", std::strerror(errno)));
   }
-  if (!json.empty() && json != "-") write_file(json, to_text(document));
 }
 
 std::string relative_file(const Scenario& scenario) {

@@ -23,7 +23,6 @@ struct SelectOptions {
   std::string env = "auto";
   std::string baselines;
   std::int64_t jobs = 0;
-  std::int64_t steps = 0;
   std::int64_t time_limit = 120;
 
   void add_to(CLI::App& app);

@@ -18,6 +18,7 @@ struct Options {
 
 std::string_view word_of(const RecordResult& result) {
   if (result.written) return "written";
+  if (result.failed) return "failed";
   return result.skipped ? "skipped" : "refused";
 }
 
@@ -28,11 +29,12 @@ std::string text_of(const std::vector<RecordResult>& results, const Style& style
     text += fmt::format("{}  {}\n", tinted(word_of(result), tint, style), result.id);
     text += wrapped(result.written ? result.file.string() : result.reason, 4) + '\n';
   }
-  for (const auto* word : {"written", "skipped", "refused"}) {
-    text += fmt::format("{} {}{}", std::ranges::count(results, word, word_of), word,
-                        std::string_view(word) == "refused" ? "\n" : ", ");
+  std::vector<std::string> counts;
+  for (const std::string_view word : {"written", "skipped", "refused", "failed"}) {
+    const auto count = std::ranges::count(results, word, word_of);
+    if (count > 0 || word != "failed") counts.push_back(fmt::format("{} {}", count, word));
   }
-  return text;
+  return text + fmt::format("{}\n", fmt::join(counts, ", "));
 }
 
 Exit run(const Options& options) {
@@ -53,6 +55,7 @@ Exit run(const Options& options) {
                       {"file", result.file.string()}});
   }
   print(options.json, {{"results", std::move(listed)}}, text_of(results, style_of(stdout)));
+  if (std::ranges::any_of(results, &RecordResult::failed)) return Exit::internal;
   if (std::ranges::count(results, "refused", word_of) > 0) return Exit::finding;
   return std::ranges::all_of(results, &RecordResult::skipped) ? Exit::nothing_ran : Exit::ok;
 }

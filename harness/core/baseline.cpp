@@ -42,7 +42,9 @@ std::vector<std::int64_t> decode(const Document& channel, std::int64_t start, st
       channel.fail(fmt::format("has gains for more than its {} steps", steps));
     }
     for (std::int64_t i = 0; i < count; ++i) {
-      level += run[0].get<std::int64_t>();
+      if (__builtin_add_overflow(level, run[0].get<std::int64_t>(), &level)) {
+        channel.fail("has gains beyond the range of 64 bits");
+      }
       values.push_back(level);
     }
   }
@@ -73,12 +75,13 @@ BaselineChannel channel_from(const nlohmann::json& value, const std::string& ori
   BaselineChannel channel;
   if (value.contains("absent")) {
     channel.absent = doc.text("absent");
+    if (channel.absent.empty()) doc.fail("has no reason under 'absent'");
     return channel;
   }
   channel.unit = doc.text("unit");
   channel.exact = doc.boolean("exact");
   const Document signature(doc.object("signature"), origin + ": signature");
-  channel.signature = {shape_from_string(signature.text("kind")), signature.integer("growth"),
+  channel.signature = {signature.shape("kind"), signature.integer("growth"),
                        signature.integer("period"), signature.integer("onset")};
   if (channel.exact) {
     channel.start = doc.integer("start");
@@ -151,6 +154,11 @@ Baseline baseline_from_text(const std::string& text, const std::string& origin) 
         fmt::format("{} is cut off or not JSON at byte {} of {}; restore it or record it "
                     "anew with `leaklab record`",
                     origin, error.byte, text.size()));
+  } catch (const nlohmann::json::exception& error) {
+    throw UsageError(
+        fmt::format("{} can't be read as JSON: {}; restore it or record it anew with "
+                    "`leaklab record`",
+                    origin, error.what()));
   }
   const Document doc(document, origin);
   doc.require_schema(schema_version);
@@ -185,7 +193,14 @@ std::filesystem::path baseline_path(const std::filesystem::path& root,
 
 std::optional<Baseline> load_baseline(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return std::nullopt;
-  return baseline_from_text(read_file(path), path.string());
+  auto baseline = baseline_from_text(read_file(path), path.string());
+  if (baseline.scenario != path.stem()) {
+    throw UsageError(
+        fmt::format("{} is a baseline of '{}'; restore it or record it anew with "
+                    "`leaklab record`",
+                    path.string(), baseline.scenario));
+  }
+  return baseline;
 }
 
 void save_baseline(const std::filesystem::path& path, const Baseline& baseline) {

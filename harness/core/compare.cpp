@@ -179,6 +179,12 @@ std::vector<Difference> compare(const BaselineTwin& expected, const Recording& g
     } else if (stored->second.absent.empty() && !series.absent.empty()) {
       comparison.add("measured", fmt::format("absent: {}", series.absent), "0", -1,
                      Direction::other);
+    } else if (!stored->second.absent.empty() && series.absent.empty()) {
+      comparison.add(fmt::format("absent: {}", stored->second.absent), "measured", "0", -1,
+                     Direction::other);
+    } else if (stored->second.absent.empty() && stored->second.exact != series.exact) {
+      comparison.add(stored->second.exact ? "exact" : "tolerant",
+                     series.exact ? "exact" : "tolerant", "0", -1, Direction::other);
     } else if (stored->second.absent.empty() && series.exact) {
       compare_exact(comparison, stored->second, series, got.warmup);
     } else if (stored->second.absent.empty()) {
@@ -221,6 +227,12 @@ std::vector<Difference> compare(const Growth& expected, const Recording& got) {
         total += per_period;
       }
       compare_growth(comparison, total, gained, tolerance_of(name, series));
+    } else if (expected.amounts().empty()) {
+      // Where nothing leaks, nothing may grow. A leak takes other channels along: reserved, driver.
+      const auto periods = (got.steps - got.warmup) / expected.period() * expected.period();
+      const auto grown =
+          at(series.values, got.warmup + periods - 1) - at(series.values, got.warmup - 1);
+      if (grown > 0) compare_growth(comparison, 0, grown, tolerance_of(name, series));
     }
     const bool has_level =
         name == "requested" || name == "live_allocations" || name == "graph_nodes";
@@ -232,9 +244,22 @@ std::vector<Difference> compare(const Growth& expected, const Recording& got) {
 }
 
 std::vector<Difference> compare(const Recording& first, const Recording& second) {
-  auto twin = baseline_of(first);
-  auto differences = compare(twin, second);
+  auto differences = compare(baseline_of(first), second);
   for (auto& difference : differences) difference.source = "first run";
+  if (!differences.empty()) return differences;
+  // What is stored of the warm-up has to be the same as well.
+  for (const auto& [name, series] : first.channels) {
+    const auto& other = second.channels.at(name);
+    if (!series.exact || !series.trusted || !series.absent.empty()) continue;
+    const auto differs = std::ranges::mismatch(series.values, other.values);
+    if (series.start == other.start && differs.in1 == series.values.end()) continue;
+    const auto step = differs.in1 - series.values.begin();
+    const bool at_start = series.start != other.start;
+    const Comparison comparison{name, series.unit, "first run", differences};
+    comparison.add(level(at_start ? series.start : *differs.in1, series.unit),
+                   level(at_start ? other.start : *differs.in2, series.unit), "0",
+                   at_start ? -1 : step, Direction::other);
+  }
   return differences;
 }
 

@@ -30,6 +30,14 @@ std::string Document::text(const char* key) const {
   return value.get<std::string>();
 }
 
+Shape Document::shape(const char* key) const {
+  try {
+    return shape_from_string(text(key));
+  } catch (const UsageError& error) {
+    fail(fmt::format("has a wrong word under '{}': {}", key, error.what()));
+  }
+}
+
 std::int64_t Document::integer(const char* key) const {
   const auto& value = at(key);
   if (!value.is_number_integer()) fail(fmt::format("has no integer under '{}'", key));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "leaklab/registry.h"
+#include "leaklab/signature.h"
 
 namespace leaklab {
 
@@ -24,6 +25,7 @@ class Document {
   bool boolean(const char* key) const;
   Twin twin(const char* key) const;
   std::uint64_t hash(const char* key) const;
+  Shape shape(const char* key) const;
   std::vector<std::int64_t> series(const char* key) const;
   std::map<std::string, std::int64_t, std::less<>> integers(const char* key) const;
   const nlohmann::json& object(const char* key) const;

@@ -198,29 +198,51 @@ class Printer {
 
 }  // namespace
 
+namespace {
+
+bool is_of_a_process(const fs::path& path) { return path.native().starts_with("/proc/"); }
+
+// The end of a chain of links, so that a link stays one. What /dev/stdout leads to in /proc is left
+// as it is: the file behind it is not ours to replace.
+fs::path behind_links(fs::path path) {
+  constexpr int longest = 40;  // as the kernel
+  std::error_code error;
+  for (int i = 0; i < longest && !is_of_a_process(path); ++i) {
+    const auto target = fs::read_symlink(path, error);
+    if (error) break;
+    path = target.is_absolute() ? target : path.parent_path() / target;
+  }
+  return path;
+}
+
+}  // namespace
+
 struct FileWriter::Files {
-  fs::path path;
-  fs::path folder;
-  Fd device;  // in place of the temporary file
+  fs::path given;   // as the caller named it
+  fs::path path;    // behind its links
+  fs::path folder;  // of that
+  Fd device;        // in place of the temporary file
   std::unique_ptr<Temporary> temporary;
 };
 
 FileWriter::FileWriter(const fs::path& path) : files_(std::make_unique<Files>()) {
-  files_->path = path;
-  files_->folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  auto& files = *files_;
+  files.given = path;
+  files.path = behind_links(path);
+  files.folder = files.path.has_parent_path() ? files.path.parent_path() : fs::path(".");
   std::error_code error;
-  fs::create_directories(files_->folder, error);
+  fs::create_directories(files.folder, error);
   if (error) fail_to_write(path, error.value());
 
-  const fs::file_status before = fs::status(path, error);
-  if (fs::exists(before) && !fs::is_regular_file(before)) {
+  const fs::file_status before = fs::status(files.path, error);
+  if (fs::exists(before) && (is_of_a_process(files.path) || !fs::is_regular_file(before))) {
     // A rename would put a file in the place of /dev/null or of a pipe.
-    files_->device = Fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!files_->device.is_open()) fail_to_write(path, errno);
+    files.device = Fd(::open(files.path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!files.device.is_open()) fail_to_write(path, errno);
     return;
   }
-  files_->temporary = std::make_unique<Temporary>(files_->folder);
-  if (!files_->temporary->is_open()) fail_to_write(path, errno);
+  files.temporary = std::make_unique<Temporary>(files.folder);
+  if (!files.temporary->is_open()) fail_to_write(path, errno);
 }
 
 FileWriter::~FileWriter() = default;
@@ -228,13 +250,13 @@ FileWriter::~FileWriter() = default;
 void FileWriter::write(std::string_view text) {
   const bool written =
       files_->temporary ? files_->temporary->write(text) : write_all(files_->device.get(), text);
-  if (!written) fail_to_write(files_->path, errno);
+  if (!written) fail_to_write(files_->given, errno);
 }
 
 void FileWriter::commit() {
   if (!files_->temporary) return;
   if (!files_->temporary->sync() || !files_->temporary->rename(files_->path)) {
-    fail_to_write(files_->path, errno);
+    fail_to_write(files_->given, errno);
   }
   // The file is whole by now, so a folder that can't be synced is no failure.
   const Fd folder(::open(files_->folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

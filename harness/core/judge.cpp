@@ -23,10 +23,22 @@ bool leaked(const Growth& growth, const Recording& recording) {
   return !expected_any;
 }
 
+// Where a baseline was measured, if that was not here, or "".
+std::string elsewhere(const Scenario& scenario, const Baseline& baseline,
+                      const Recording& recording) {
+  const auto& here = recording.environment;
+  const auto& there = baseline.environment;
+  if (auto text = here.difference(there); !text.empty()) return text;
+  const bool ranks = std::ranges::find(scenario.needs, "nccl") != scenario.needs.end();
+  if (!ranks || here.devices == there.devices) return {};
+  return fmt::format("there is one rank a GPU, and GPUs are {} here, {} there", here.devices,
+                     there.devices);
+}
+
 // Why a baseline that exists can't be compared with this run, or "".
-std::string incomparable(const Baseline& baseline, const RunConfig& config,
-                         const Recording& recording) {
-  if (auto text = recording.environment.difference(baseline.environment); !text.empty()) {
+std::string incomparable(const Scenario& scenario, const Baseline& baseline,
+                         const RunConfig& config, const Recording& recording) {
+  if (const auto text = elsewhere(scenario, baseline, recording); !text.empty()) {
     return fmt::format("the baseline was measured elsewhere: {}", text);
   }
   if (baseline.params != recording.params || baseline.steps != config.steps ||
@@ -103,7 +115,7 @@ CheckResult judge(const Scenario& scenario, const RunConfig& config, const Recor
     unjudged = fmt::format("there is no baseline for {} yet; `leaklab record {}` makes one",
                            recording.environment.folder(), scenario.id);
   } else {
-    unjudged = incomparable(*baseline, config, recording);
+    unjudged = incomparable(scenario, *baseline, config, recording);
   }
   if (unjudged.empty()) {
     const auto stored = compare(baseline->twins.at(recording.twin), recording);
@@ -121,9 +133,8 @@ CheckResult judge(const Scenario& scenario, const RunConfig& config, const Recor
     result.outcome = only_less ? Outcome::win : Outcome::regression;
     result.reason = to_string(result.differences.front());
   } else if (!unjudged.empty()) {
-    const bool elsewhere =
-        baseline && !recording.environment.difference(baseline->environment).empty();
-    result.outcome = elsewhere ? Outcome::ambiguous : Outcome::missing;
+    const bool ambiguous = baseline && !elsewhere(scenario, *baseline, recording).empty();
+    result.outcome = ambiguous ? Outcome::ambiguous : Outcome::missing;
     result.reason = unjudged + "; the scenario's own expectation was met";
   }
   return result;

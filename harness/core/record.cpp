@@ -49,15 +49,20 @@ RecordResult conclude(const std::vector<Task>& tasks, std::size_t first, std::si
     baseline.environment = recording.environment;
     baseline.command =
         fmt::format("{} {} --env {}", command, result.id, recording.environment.backend);
-    if (options.steps != 0) baseline.command += fmt::format(" --steps {}", options.steps);
     baseline.params = recording.params;
     baseline.steps = recording.steps;
     baseline.warmup = recording.warmup;
     baseline.twins[recording.twin] = baseline_of(recording);
   }
   result.file = baseline_path(options.baselines, baseline.environment, result.id);
-  save_baseline(result.file, baseline);
-  result.written = true;
+  try {
+    save_baseline(result.file, baseline);
+    result.written = true;
+  } catch (const InternalError& error) {
+    // The others may still be written, and what was written is told.
+    result.failed = true;
+    result.reason = error.what();
+  }
   return result;
 }
 
@@ -71,7 +76,7 @@ std::vector<RecordResult> record(const std::vector<const Scenario*>& selected,
   std::vector<std::pair<std::size_t, std::size_t>> ranges;
   for (const auto* scenario : in_order(selected)) {
     if (const auto reason = why_skipped(*scenario, environment); !reason.empty()) {
-      results.push_back({scenario->id, false, true, reason, {}});
+      results.push_back({scenario->id, false, true, false, reason, {}});
       continue;
     }
     const auto own = tasks_of(*scenario, environment, options);

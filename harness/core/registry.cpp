@@ -18,6 +18,14 @@ std::vector<Scenario>& registered() {
   return all;
 }
 
+bool is_need(std::string_view word) {
+  constexpr std::string_view gpus = "gpus:";
+  if (!word.starts_with(gpus)) return word == "cuda" || word == "pinned" || word == "nccl";
+  word.remove_prefix(gpus.size());
+  return !word.empty() && word.size() <= 3 &&
+         word.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 }  // namespace
 
 std::string_view to_string(Kind kind) {
@@ -89,6 +97,11 @@ std::vector<std::string> registry_faults() {
     if (const auto stem = std::filesystem::path(scenario.file).stem().string();
         stem != scenario.id) {
       fault(fmt::format("must be in a file named {}.cpp", scenario.id));
+    }
+    for (const auto& need : scenario.needs) {
+      if (!is_need(need)) {
+        fault(fmt::format("needs '{}'; what can be needed is cuda, pinned, nccl or gpus:N", need));
+      }
     }
     if (scenario.summary.empty()) fault("has no summary: one sentence of cause");
     if (!find_class(scenario.taxonomy)) {

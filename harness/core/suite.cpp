@@ -87,23 +87,24 @@ std::string why_skipped(const Scenario& scenario, const Environment& environment
       if (!on_cuda || environment.devices < gpus) {
         return fmt::format("needs {} GPUs, there are {}", gpus, on_cuda ? environment.devices : 0);
       }
-    } else if (need != "nccl") {
-      throw InternalError(
-          fmt::format("{}: scenario '{}' needs '{}'; what can be needed is cuda, pinned, nccl or "
-                      "gpus:N",
-                      scenario.file, scenario.id, need));
     }
   }
   return {};
+}
+
+Setting setting_of(const Scenario& scenario, const Environment& environment,
+                   const std::map<std::string, std::int64_t>& params) {
+  Setting setting(scenario.id, scenario.params, params);
+  const bool on_cuda = environment.backend == "cuda";
+  setting.place(on_cuda, on_cuda ? std::max<std::int64_t>(1, environment.devices) : 2);
+  return setting;
 }
 
 RunConfig make_config(const Scenario& scenario, const Environment& environment, Twin twin,
                       const SuiteOptions& options) {
   RunConfig config;
   config.twin = twin;
-  config.setting = Setting(scenario.id, scenario.params, options.params);
-  const bool on_cuda = environment.backend == "cuda";
-  config.setting.place(on_cuda, on_cuda ? std::max<std::int64_t>(1, environment.devices) : 2);
+  config.setting = setting_of(scenario, environment, options.params);
   config.steps = options.steps == 0 ? scenario.steps : options.steps;
   config.warmup = scenario.warmup;
   config.backend = environment.backend;

@@ -1,5 +1,6 @@
 #include <c10/core/CPUAllocator.h>
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cmath>
@@ -36,6 +37,12 @@ void fix_what_varies(const std::string& backend) {
   } else {
     torch::manual_seed(0);
   }
+  // Before cuBLAS is first used. On an H200 it is what LibTorch takes by default.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/1);
+  // MKL would keep a buffer of 4 MiB for each thread that multiplies, from some step on.
+  ::setenv("MKL_DISABLE_FAST_MM", "1", /*replace=*/1);
+  // By default the C heap moves the threshold while the program runs.
+  ::mallopt(M_MMAP_THRESHOLD, 128 * 1024);
   at::set_num_threads(1);
   auto& context = at::globalContext();
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
@@ -200,6 +207,8 @@ class TorchEngine final : public Engine {
     try {
       Recorder recorder(config, recording.environment, recording);
       recorder.measure(scenario);
+    } catch (const UnavailableError& error) {
+      recording.skipped = error.what();
     } catch (const c10::OutOfMemoryError& error) {
       throw OutOfMemory(error.what_without_backtrace());
     } catch (const c10::Error& error) {

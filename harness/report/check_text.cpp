@@ -29,9 +29,8 @@ bool has_run(const CheckResult& result) {
 Growth growth_of(const Recording& recording) {
   const auto found = std::ranges::find(scenarios(), recording.scenario, &Scenario::id);
   if (found == scenarios().end()) return {};
-  Setting setting(found->id, found->params, {recording.params.begin(), recording.params.end()});
-  const bool on_cuda = recording.environment.backend == "cuda";
-  setting.place(on_cuda, on_cuda ? std::max<std::int64_t>(1, recording.environment.devices) : 2);
+  const auto setting =
+      setting_of(*found, recording.environment, {recording.params.begin(), recording.params.end()});
   return found->growth(setting, recording.twin);
 }
 
@@ -196,7 +195,8 @@ std::string remarks(const std::vector<CheckResult>& results, const Style& style)
 
 std::string summary(const CheckReport& report, const Style& style) {
   const auto& environment = report.environment;
-  auto text = fmt::format("\n{} runs on {}, LibTorch {}: ", report.results.size(),
+  auto text = fmt::format("\n{} run{} on {}, LibTorch {}: ", report.results.size(),
+                          report.results.size() == 1 ? "" : "s",
                           environment.backend == "cpu" ? "the CPU" : environment.device,
                           environment.libtorch);
   const char* separator = "";

@@ -66,20 +66,21 @@ std::string time_left(const Diagnosis& diagnosis) {
                     : fmt::format("The memory was full in step {}.", step);
   }
   constexpr double gibibyte = 1024.0 * 1024 * 1024;
-  return fmt::format("Each {} steps take another GiB.",
-                     grouped(static_cast<std::int64_t>(std::ceil(gibibyte / diagnosis.bytes_per_step))));
+  return fmt::format(
+      "Each {} steps take another GiB.",
+      grouped(static_cast<std::int64_t>(std::ceil(gibibyte / diagnosis.bytes_per_step))));
 }
 
 std::string sentence(const Diagnosis& diagnosis) {
   std::string text;
   if (diagnosis.verdict == Verdict::leak) {
     const auto& worst = diagnosis.findings.front();
-    text = fmt::format("{} a step {} left behind since step {}, ",
-                       size_text(diagnosis.bytes_per_step),
-                       diagnosis.bytes_per_step == 1 ? "is" : "are", diagnosis.onset_step);
-    text += diagnosis.findings.size() == 1 ? fmt::format("allocated at {}.", where(worst.site))
-                                           : fmt::format("most of it allocated at {}.",
-                                                         where(worst.site));
+    text =
+        fmt::format("{} a step {} left behind since step {}, ", size_text(diagnosis.bytes_per_step),
+                    diagnosis.bytes_per_step == 1 ? "is" : "are", diagnosis.onset_step);
+    text += diagnosis.findings.size() == 1
+                ? fmt::format("allocated at {}.", where(worst.site))
+                : fmt::format("most of it allocated at {}.", where(worst.site));
     if (diagnosis.period > 1) text += fmt::format(" It repeats every {} steps.", diagnosis.period);
     text += " " + time_left(diagnosis);
   } else if (diagnosis.verdict == Verdict::clean) {
@@ -93,27 +94,26 @@ std::string sentence(const Diagnosis& diagnosis) {
 std::string plot(std::string_view label, const std::vector<std::int64_t>& values,
                  const Style& style) {
   if (values.size() < 2) return "";
-  return style.unicode
-             ? fmt::format("  {:22} {}  {} to {}\n", label, sparkline(values, 48),
-                           size_text(values.front()), size_text(values.back()))
-             : fmt::format("  {:22} {}\n", label, gains(values.front(), values, 60));
+  return style.unicode ? fmt::format("  {:22} {}  {} to {}\n", label, sparkline(values, 48),
+                                     size_text(values.front()), size_text(values.back()))
+                       : fmt::format("  {:22} {}\n", label, gains(values.front(), values, 60));
 }
 
 std::string finding_text(const Finding& finding, bool leak, bool frames, const Style& style) {
   const auto rate = finding.bytes_per_step ? size_text(*finding.bytes_per_step) + " a step, " : "";
   auto text = fmt::format("\n  {}\n", tinted(where(finding.site), Tint::bold, style));
-  text += wrapped(fmt::format("{}{} live in {} allocations{}", rate, size_text(finding.live_bytes),
-                              grouped(finding.live_allocations),
-                              finding.onset_step < 0
-                                  ? ""
-                                  : fmt::format(", since step {}", finding.onset_step)),
-                  4) +
-          '\n';
+  text +=
+      wrapped(fmt::format(
+                  "{}{} live in {} allocations{}", rate, size_text(finding.live_bytes),
+                  grouped(finding.live_allocations),
+                  finding.onset_step < 0 ? "" : fmt::format(", since step {}", finding.onset_step)),
+              4) +
+      '\n';
   if (leak) {
     const auto* known = find_class(finding.taxonomy);
-    text += wrapped(fmt::format("{} {} ({:.0f} % sure): {}", finding.taxonomy,
-                                known == nullptr ? "" : known->name, 100 * finding.confidence,
-                                finding.reason),
+    text += wrapped(fmt::format("{} ({:.0f} % sure), class {}{}{}", finding.reason,
+                                100 * finding.confidence, finding.taxonomy,
+                                known == nullptr ? "" : " ", known == nullptr ? "" : known->name),
                     4) +
             '\n';
     text += wrapped("fix: " + finding.fix, 4) + '\n';
@@ -127,12 +127,13 @@ std::string finding_text(const Finding& finding, bool leak, bool frames, const S
 std::string oom_text(const FailedAllocation& oom) {
   auto text = fmt::format("\nout of memory: {} asked for{}\n", size_text(oom.request),
                           oom.step < 0 ? "" : fmt::format(" in step {}", oom.step));
-  text += wrapped(fmt::format("{} live, {} in segments of which {} hold nothing (longest stretch {}), "
-                              "{} free on the device",
-                              size_text(oom.live), size_text(oom.reserved), size_text(oom.cached),
-                              size_text(oom.largest_free), size_text(oom.device_free)),
-                  2) +
-          '\n';
+  text +=
+      wrapped(fmt::format("{} live, {} in segments of which {} hold nothing (longest stretch {}), "
+                          "{} free on the device",
+                          size_text(oom.live), size_text(oom.reserved), size_text(oom.cached),
+                          size_text(oom.largest_free), size_text(oom.device_free)),
+              2) +
+      '\n';
   text += wrapped(oom.reason, 2) + '\n';
   for (std::size_t at = 0; at < oom.live_sites.size() && at < 5; ++at) {
     const auto& [site, bytes] = oom.live_sites[at];
@@ -159,9 +160,10 @@ std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis, b
   }
   if (!diagnosis.lookalikes.empty()) text += "\nno leak although it looks so\n";
   for (const auto& each : diagnosis.lookalikes) {
-    text += wrapped(fmt::format("{} at {}: {}", size_text(each.bytes), where(each.site), each.reason),
-                    2) +
-            '\n';
+    text +=
+        wrapped(fmt::format("{} at {}: {}", size_text(each.bytes), where(each.site), each.reason),
+                2) +
+        '\n';
   }
   if (diagnosis.oom) {
     text += oom_text(*diagnosis.oom);

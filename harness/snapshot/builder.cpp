@@ -445,6 +445,9 @@ std::uint32_t Builder::close_trace(Value events) {
 Builder::Value Builder::append_generic(Value list, std::span<const Value> elements) {
   if (list.tag() == Tag::dropped) return list;
   std::optional<Generic> made = generic_of(list);
+  if (made && !made->value.is_array()) {
+    throw Refusal("appends to a dict; the file is corrupted");
+  }
   for (const Value& element : elements) {
     if (!made) break;
     std::optional<Generic> value = generic_of(element);
@@ -512,7 +515,9 @@ Builder::Value Builder::make(std::span<const Value> items) {
   const auto new_row = [&](Tag tag, auto& rows, std::uint64_t bytes) {
     const std::uint32_t row = row_number(rows.size());
     make_room(rows, source_.left(), bytes);
-    rows.emplace_back().keys = 0;
+    auto& made = rows.emplace_back();
+    made.keys = 0;
+    if constexpr (std::is_same_v<decltype(made), HistoryEntry&>) made.block = HashIndex::none;
     return fill({tag, row}, items);
   };
   if (any(action) && any(addr, device_free, size)) return new_row(Tag::event, events_, 32);
@@ -817,20 +822,23 @@ void Builder::fill_annotation(std::uint32_t row, std::span<const Value> items) {
 // A frame that is there already, or a new one. One with extras is always new.
 Builder::Value Builder::fill_frame(Frame frame, std::span<const Value> items) {
   constexpr const char* of = "a frame";
+  const auto is_extra = [&](std::size_t i) {
+    const Field field = field_of(items[i]);
+    return items[i + 1].tag() == Tag::none ||
+           (field != Field::filename && field != Field::name && field != Field::line);
+  };
   bool plain = true;
   for (std::size_t i = 0; i < items.size(); i += 2) {
     const Value value = items[i + 1];
     const Field field = field_of(items[i]);
-    if (value.tag() == Tag::none) {
+    if (is_extra(i)) {
       plain = false;
     } else if (field == Field::filename) {
       frame.file = string_of(value, field, of);
     } else if (field == Field::name) {
       frame.function = string_of(value, field, of);
-    } else if (field == Field::line) {
-      frame.line = unsigned_of(value, field, of);
     } else {
-      plain = false;
+      frame.line = unsigned_of(value, field, of);
     }
   }
   const FrameId next = row_number(snapshot_.frames.size());
@@ -843,12 +851,8 @@ Builder::Value Builder::fill_frame(Frame frame, std::span<const Value> items) {
     frame_index_.insert(hash, next);
   }
   snapshot_.frames.push_back(frame);
-  for (std::size_t i = 0; !plain && i < items.size(); i += 2) {
-    const Field field = field_of(items[i]);
-    if (items[i + 1].tag() == Tag::none ||
-        (field != Field::filename && field != Field::name && field != Field::line)) {
-      add_extra(snapshot_.frame_extras, next, items[i], items[i + 1]);
-    }
+  for (std::size_t i = 0; i < items.size(); i += 2) {
+    if (is_extra(i)) add_extra(snapshot_.frame_extras, next, items[i], items[i + 1]);
   }
   return {Tag::frame, next};
 }
@@ -992,7 +996,7 @@ std::int64_t Builder::integer_of(Value value, Field field, const char* of) const
       return static_cast<std::int64_t>(wide_[value.index()]);
     case Tag::real: {
       // A file that went through a table of floats.
-      const double real = std::bit_cast<double>(wide_[value.index()]);
+      const auto real = std::bit_cast<double>(wide_[value.index()]);
       if (std::abs(real) < 9e15 && real == std::floor(real)) return static_cast<std::int64_t>(real);
       break;
     }
@@ -1138,6 +1142,8 @@ Builder::Generic Builder::make_generic(Value value) {
       const auto depth = static_cast<std::uint32_t>(depth_of(made));
       return {std::move(made), depth};
     }
+    case Tag::dropped:
+      throw TooLarge();
     default:
       return rows_of(value);
   }
@@ -1234,6 +1240,8 @@ void keep(std::vector<Row>& rows, std::vector<Extra>& extras, const Range& range
 
 // The blocks of the segments, in their order.
 void Builder::keep_blocks() {
+  std::erase_if(snapshot_.history,
+                [](const HistoryEntry& entry) { return entry.block == HashIndex::none; });
   std::ranges::stable_sort(snapshot_.history, {}, &HistoryEntry::block);
   std::ranges::stable_sort(snapshot_.block_extras, {}, &Extra::row);
   std::size_t next = 0;

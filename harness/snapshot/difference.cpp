@@ -1,11 +1,30 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "leaklab/snapshot.h"
 
 namespace leaklab {
 namespace {
+
+// As ==, but a NaN is itself.
+bool same(const nlohmann::json& left, const nlohmann::json& right) {
+  if (left.is_number_float() && right.is_number_float()) {
+    const auto a = left.get<double>();
+    const auto b = right.get<double>();
+    return a == b || (std::isnan(a) && std::isnan(b));
+  }
+  if (left.is_array() && right.is_array()) return std::ranges::equal(left, right, same);
+  if (left.is_object() && right.is_object()) {
+    return std::ranges::equal(left.get_ref<const nlohmann::json::object_t&>(),
+                              right.get_ref<const nlohmann::json::object_t&>(),
+                              [](const auto& one, const auto& other) {
+                                return one.first == other.first && same(one.second, other.second);
+                              });
+  }
+  return left == right;
+}
 
 // What the ids of one snapshot are in the other, as far as that is known.
 class Translation {
@@ -35,7 +54,7 @@ class Comparison {
 
   std::string run() {
     check("keys", left_.keys == right_.keys && left_.bare_segments == right_.bare_segments);
-    check("allocator_settings", left_.allocator_settings == right_.allocator_settings);
+    check("allocator_settings", same(left_.allocator_settings, right_.allocator_settings));
     rows("segments", left_.segments, right_.segments, left_.segment_extras, right_.segment_extras,
          [&](const Segment& a, const Segment& b) { return segment(a, b); });
     rows("blocks", left_.blocks, right_.blocks, left_.block_extras, right_.block_extras,
@@ -105,7 +124,7 @@ class Comparison {
       case Extra::Kind::stack:
         return stack(static_cast<StackId>(left.value), static_cast<StackId>(right.value));
       case Extra::Kind::json:
-        return left_.values[left.value] == right_.values[right.value];
+        return same(left_.values[left.value], right_.values[right.value]);
       default:
         return left.value == right.value;
     }

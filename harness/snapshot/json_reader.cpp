@@ -90,11 +90,13 @@ class Events : public nlohmann::json_sax<json> {
 // The bytes of a source, for nlohmann's parser.
 class Bytes {
  public:
+  // NOLINTBEGIN(readability-identifier-naming): the standard's names
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
   using difference_type = std::ptrdiff_t;
   using pointer = const char*;
   using reference = char;
+  // NOLINTEND(readability-identifier-naming)
 
   Bytes() = default;
   explicit Bytes(Source& source) : source_(&source) {}

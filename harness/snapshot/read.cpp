@@ -16,7 +16,7 @@ namespace {
   if (first < 0) throw Refusal("empty; record the snapshot again");
   if (first == 'P')
     throw Refusal(fmt::format("looks like a zip archive of torch.save; {}", wanted));
-  if (first == 0x1f || first == 0x28 || first == 0xfd) {
+  if (first == 0x1f || first == 0xfd) {
     throw Refusal("looks compressed; give the file as it was before");
   }
   throw Refusal(fmt::format("neither a pickle of protocol 2 to 5 nor JSON; {}", wanted));

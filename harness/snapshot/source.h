@@ -40,7 +40,7 @@ class Source {
       next_ += size;
       return value << (64 - 8 * size) >> (64 - 8 * size);
     }
-    std::memcpy(&value, take(size, what), size);
+    if (size > 0) std::memcpy(&value, take(size, what), size);
     return value;
   }
   // The next byte, which stays; -1 at the end.

@@ -26,7 +26,7 @@ std::uint64_t hash_bytes(const void* data, std::size_t size) {
     state = mix(state, word);
   }
   std::uint64_t word = 0;
-  std::memcpy(&word, from, size);
+  if (size > 0) std::memcpy(&word, from, size);
   return mix(mix(state, word), 0x8bb84b93962eacc9ULL);
 }
 

@@ -299,7 +299,7 @@ class JsonOut {
   }
 
  private:
-  using json_type = nlohmann::json;
+  using Document = nlohmann::json;
 
   void separate() {
     if (comma_) text_ += ", ";
@@ -332,7 +332,7 @@ class JsonOut {
       text_ += plain;
       text_ += '"';
     } else {
-      text_ += json_type(plain).dump(-1, ' ', false, json_type::error_handler_t::replace);
+      text_ += Document(plain).dump(-1, ' ', false, Document::error_handler_t::replace);
     }
   }
 

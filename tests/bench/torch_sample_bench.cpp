@@ -6,7 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <iostream>
-#include <limits>
+#include <memory>
 
 #include "leaklab/engine.h"
 #include "leaklab/error.h"
@@ -28,45 +28,44 @@ Microseconds time_of(const std::function<void()>& work) {
   return std::chrono::steady_clock::now() - begin;
 }
 
-// One training step of a net, and what the engine does around it once recording began.
+// A training loop whose steps are recorded or not, as asked for each.
 class Training {
  public:
   explicit Training(const Environment& environment)
       : environment_(environment),
-        device_(environment.backend == "cuda" ? torch::kCUDA : torch::kCPU),
-        net_(mlp({width, width, width, width, width}, device_)),
-        optimizer_(net_->parameters(), torch::optim::SGDOptions(0.01)) {
-    input_ = torch::ones({batch_, width}, device_);
-    for (int i = 0; i < 3; ++i) step();
-    while (batch_ < 1 << 20 && fastest(5) < Microseconds(5000)) {
-      batch_ += batch_ / 8;
-      input_ = torch::ones({batch_, width}, device_);
-      step();
-    }
-  }
-
-  void record() {
+        device_(environment.backend == "cuda" ? torch::kCUDA : torch::kCPU) {
+    // Before the first backward pass: LibTorch starts the threads of one engine only.
     for (const auto& named : probes()) {
       auto probe = named.make();
-      Microseconds start(0);
-      std::string reason;
-      start = time_of([&] { reason = probe->start(environment_); });
-      if (!reason.empty()) continue;
-      std::cerr << environment_.backend << ": starting " << named.name << " took " << start.count()
-                << " us\n";
-      probes_.push_back(std::move(probe));
+      if (probe->start(environment_).empty()) probes_.push_back(std::move(probe));
     }
+    net_ = mlp({width, width, width, width, width}, device_);
+    optimizer_ =
+        std::make_unique<torch::optim::SGD>(net_->parameters(), torch::optim::SGDOptions(0.01));
+    do {
+      batch_ += batch_ / 8;
+      input_ = torch::ones({batch_, width}, device_);
+      step(false);
+    } while (batch_ < 1 << 20 && std::min(step(false), step(false)) < Microseconds(5000));
   }
 
-  void step() {
-    event_log().begin_step();
-    for (const auto& probe : probes_) probe->begin_step(0);
-    optimizer_.zero_grad();
-    mean_square(net_->forward(input_)).backward();
-    optimizer_.step();
-    synchronize();
-    event_log().end_step();
-    if (!probes_.empty()) sample();
+  // How long it took. The allocator's events are followed either way: a tracker can't be taken off.
+  Microseconds step(bool recorded) {
+    torch::autograd::AnomalyMode::set_enabled(recorded, /*check_nan=*/false);
+    return time_of([&] {
+      if (recorded) {
+        event_log().begin_step();
+        for (const auto& probe : probes_) probe->begin_step(steps_);
+        ++steps_;
+      }
+      optimizer_->zero_grad();
+      mean_square(net_->forward(input_)).backward();
+      optimizer_->step();
+      synchronize();
+      if (!recorded) return;
+      event_log().end_step();
+      sample();
+    });
   }
 
   Sample sample() {
@@ -74,16 +73,6 @@ class Training {
     for (const auto& probe : probes_) probe->sample(values);
     return values;
   }
-
-  const std::vector<std::unique_ptr<Probe>>& probes_in_use() const { return probes_; }
-
-  Microseconds fastest(int steps) {
-    Microseconds best(std::numeric_limits<double>::max());
-    for (int i = 0; i < steps; ++i) best = std::min(best, time_of([&] { step(); }));
-    return best;
-  }
-
-  std::int64_t batch() const { return batch_; }
 
  private:
   static constexpr std::int64_t width = 512;
@@ -97,51 +86,47 @@ class Training {
   Environment environment_;
   torch::DeviceType device_;
   std::int64_t batch_ = 16;
-  torch::nn::Sequential net_;
-  torch::optim::SGD optimizer_;
+  std::int64_t steps_ = 0;
+  torch::nn::Sequential net_ = nullptr;
+  std::unique_ptr<torch::optim::SGD> optimizer_;
   torch::Tensor input_;
   std::vector<std::unique_ptr<Probe>> probes_;
 };
 
-// In this order: recording can't be taken off again.
+Microseconds median(std::vector<Microseconds> times) {
+  std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
+  return times[times.size() / 2];
+}
+
 void register_for(const Environment& environment) {
   const auto training = std::make_shared<std::unique_ptr<Training>>();
-  const auto bare = std::make_shared<Microseconds>();
-  benchmark::RegisterBenchmark((environment.backend + "/step_bare").c_str(),
+  // Bare and recorded steps take turns, so that both see the same clocks.
+  benchmark::RegisterBenchmark((environment.backend + "/step").c_str(),
                                [=](benchmark::State& state) {
-                                 // LibTorch starts the threads of one engine only: ours has
-                                 // to be there before the first backward pass.
-                                 for (const auto& named : probes()) {
-                                   if (named.name == "autograd_nodes") {
-                                     named.make()->start(environment);
-                                   }
+                                 if (!*training)
+                                   *training = std::make_unique<Training>(environment);
+                                 std::vector<Microseconds> bare;
+                                 std::vector<Microseconds> recorded;
+                                 const auto events = event_log().events();
+                                 for (auto _ : state) {
+                                   bare.push_back((*training)->step(false));
+                                   recorded.push_back((*training)->step(true));
                                  }
-                                 torch::autograd::AnomalyMode::set_enabled(false);
-                                 *training = std::make_unique<Training>(environment);
-                                 *bare = Microseconds(std::numeric_limits<double>::max());
-                                 for (auto _ : state)
-                                   *bare = std::min(*bare, (*training)->fastest(1));
-                                 state.counters["fastest_us"] = bare->count();
-                                 state.counters["batch"] =
-                                     static_cast<double>((*training)->batch());
-                               })
-      ->Iterations(300)
-      ->Unit(benchmark::kMicrosecond);
-  benchmark::RegisterBenchmark((environment.backend + "/step_recorded").c_str(),
-                               [=](benchmark::State& state) {
-                                 (*training)->record();
-                                 Microseconds recorded(std::numeric_limits<double>::max());
-                                 for (auto _ : state)
-                                   recorded = std::min(recorded, (*training)->fastest(1));
-                                 const auto extra = recorded - *bare;
-                                 state.counters["fastest_us"] = recorded.count();
+                                 const auto extra = median(recorded) - median(bare);
+                                 state.counters["bare_us"] = median(bare).count();
                                  state.counters["extra_us"] = extra.count();
                                  state.counters["share_of_5ms"] = extra / Microseconds(5000);
+                                 state.counters["events"] =
+                                     static_cast<double>(event_log().events() - events) /
+                                     static_cast<double>(2 * bare.size());
                                })
       ->Iterations(300)
       ->Unit(benchmark::kMicrosecond);
   benchmark::RegisterBenchmark((environment.backend + "/sample").c_str(),
                                [=](benchmark::State& state) {
+                                 if (!*training) {
+                                   *training = std::make_unique<Training>(environment);
+                                 }
                                  for (auto _ : state) {
                                    benchmark::DoNotOptimize((*training)->sample());
                                  }

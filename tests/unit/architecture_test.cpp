@@ -40,8 +40,8 @@ std::vector<fs::path> sources(const fs::path& folder) {
   return files;
 }
 
-TEST(Architecture, core_reports_and_command_line_include_nothing_of_torch_or_cuda) {
-  for (const auto* folder : {"harness/core", "harness/report", "harness/cli"}) {
+TEST(Architecture, core_analysis_reports_and_command_line_include_nothing_of_torch_or_cuda) {
+  for (const auto* folder : {"harness/analysis", "harness/core", "harness/report", "harness/cli"}) {
     ASSERT_FALSE(sources(folder).empty()) << folder;
     for (const auto& file : sources(folder)) {
       for (const auto& include : includes(file)) {

@@ -1,6 +1,9 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "leaklab/baseline.h"
@@ -112,6 +115,32 @@ TEST(Compare, a_channel_that_is_absent_now_but_was_measured_is_a_difference) {
   EXPECT_THAT(compare(baseline_of(leaky), blind), ElementsAre(on("graph_nodes")));
 }
 
+TEST(Compare, a_channel_that_is_measured_now_but_was_absent_is_a_difference) {
+  auto blind = baseline_of(leaky);
+  blind.channels["requested"] = {};
+  blind.channels["requested"].absent = "no allocator";
+  EXPECT_THAT(compare(blind, leaky), ElementsAre(on("requested")));
+}
+
+TEST(Compare, a_channel_that_was_stored_as_tolerant_can_not_be_compared_as_exact) {
+  auto stored = baseline_of(leaky);
+  stored.channels["requested"].exact = false;
+  stored.channels["requested"].values.clear();
+  EXPECT_THAT(compare(stored, leaky), ElementsAre(on("requested")));
+}
+
+TEST(Compare, two_recordings_differ_by_what_happened_inside_the_warm_up_or_before_it) {
+  auto other = leaky;
+  other.channels["graph_nodes"].values[1] += 1;
+  const auto differences = compare(leaky, other);
+  ASSERT_THAT(differences, ElementsAre(on("graph_nodes")));
+  EXPECT_EQ(differences[0].first_step, 1);
+  auto shifted = leaky;
+  shifted.channels["requested"].start += 512;
+  EXPECT_THAT(compare(leaky, shifted), ElementsAre(on("requested")));
+  EXPECT_THAT(compare(leaky, leaky), IsEmpty());
+}
+
 TEST(Compare, another_order_of_steps_shows_in_the_event_hash_alone) {
   auto reordered = leaky;
   reordered.event_hash = 0x9999;
@@ -149,6 +178,14 @@ TEST(Oracle, growth_once_a_period_may_fall_on_any_step_of_the_period) {
   }
   EXPECT_THAT(compare(Growth().tensor(300).every(3), stairs), IsEmpty());
   EXPECT_THAT(compare(Growth().tensor(300).every(4), stairs), testing::Not(IsEmpty()));
+}
+
+TEST(Oracle, where_nothing_leaks_tolerant_channels_may_not_grow_either) {
+  auto growing = fixed;
+  growing.channels.at("host_rss").values.back() += 100 << 20;
+  EXPECT_THAT(compare(Growth(), growing), ElementsAre(on("host_rss")));
+  growing.channels.at("host_rss").values.back() -= 200 << 20;
+  EXPECT_THAT(compare(Growth(), growing), IsEmpty());
 }
 
 TEST(Oracle, a_period_that_the_run_cuts_off_may_hold_a_rise_or_not) {
@@ -226,6 +263,20 @@ TEST(Judge, a_baseline_of_another_libtorch_is_ambiguous_and_the_oracle_still_jud
   EXPECT_EQ(judged(made::recording(Twin::leaky, 1024), baseline).outcome, Outcome::regression);
 }
 
+TEST(Judge, ranks_are_gpus_so_another_number_of_them_is_another_environment) {
+  auto scenario = made_scenario(512);
+  scenario.needs = {"nccl"};
+  auto baseline = stored(fixed, leaky);
+  baseline.environment.devices = 2;
+  RunConfig config;
+  config.twin = Twin::leaky;
+  config.steps = leaky.steps;
+  config.warmup = leaky.warmup;
+  EXPECT_EQ(judge(scenario, config, leaky, baseline).outcome, Outcome::ambiguous);
+  scenario.needs = {};
+  EXPECT_EQ(judge(scenario, config, leaky, baseline).outcome, Outcome::pass);
+}
+
 TEST(Judge, a_baseline_of_other_steps_is_no_baseline) {
   auto baseline = stored(fixed, leaky);
   baseline.steps = 30;
@@ -270,6 +321,28 @@ TEST(BaselineFile, a_key_that_is_missing_is_named) {
   auto document = to_json(stored(fixed, leaky));
   document["twins"]["leaky"].erase("event_hash");
   EXPECT_THAT(failure(document.dump()), HasSubstr("leaky has no key 'event_hash'"));
+}
+
+TEST(BaselineFile, numbers_and_words_that_can_not_be_are_refused_with_the_place) {
+  EXPECT_THAT(failure("{\"schema\": 1e999}"), HasSubstr("baselines/cpu/made.json can't be read"));
+  const auto with = [](const char* key, const nlohmann::json& value) {
+    auto document = to_json(stored(fixed, leaky));
+    document["twins"]["leaky"]["channels"]["requested"][key] = value;
+    return failure(document.dump());
+  };
+  EXPECT_THAT(with("signature", {{"kind", "upwards"}}),
+              AllOf(HasSubstr("leaky.requested"), HasSubstr("upwards"), HasSubstr("record")));
+  EXPECT_THAT(with("gains", {{INT64_MAX, 20}}), HasSubstr("64 bits"));
+  EXPECT_THAT(with("absent", ""), HasSubstr("no reason"));
+}
+
+TEST(BaselineFile, of_another_scenario_is_refused) {
+  const auto path =
+      std::filesystem::temp_directory_path() / fmt::format("leaklab_{}", ::getpid()) / "other.json";
+  save_baseline(path, stored(fixed, leaky));
+  EXPECT_THAT([&] { load_baseline(path); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("is a baseline of 'made'")));
+  std::filesystem::remove_all(path.parent_path());
 }
 
 TEST(BaselineFile, gains_that_claim_a_billion_steps_are_refused) {

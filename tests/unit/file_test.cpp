@@ -1,5 +1,7 @@
 #include "leaklab/file.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -14,6 +16,7 @@
 #include <sstream>
 #include <vector>
 
+#include "core/fd.h"
 #include "leaklab/error.h"
 #include "leaklab/isolation.h"
 
@@ -127,6 +130,25 @@ TEST_F(File, a_device_is_written_to_and_stays_a_device) {
   write_file(folder_ / "null", "text");
   EXPECT_TRUE(fs::is_character_file(folder_ / "null"));
   EXPECT_EQ(names(), std::set<std::string>{"null"});
+}
+
+TEST_F(File, a_link_stays_a_link_and_its_target_is_written) {
+  fs::create_directory(folder_ / "far");
+  fs::create_symlink("far/target", folder_ / "link");
+  write_file(folder_ / "link", "text");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_EQ(read_file(folder_ / "far/target"), "text");
+  write_file(folder_ / "link", "new text");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_EQ(read_file(folder_ / "far/target"), "new text");
+}
+
+TEST_F(File, a_link_to_an_open_file_writes_into_that_file) {
+  const Fd open(::open((folder_ / "out").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  fs::create_symlink(fmt::format("/proc/self/fd/{}", open.get()), folder_ / "link");
+  write_file(folder_ / "link", "text");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_EQ(read_file(folder_ / "out"), "text");
 }
 
 TEST_F(File, a_pipe_is_written_to) {

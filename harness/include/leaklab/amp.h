@@ -87,9 +87,6 @@ class GradScaler {
   // Updates in a row without a skipped step since the scale last moved. Waits for the device.
   std::int64_t get_growth_tracker() const;
   bool is_enabled() const { return options_.enabled; }
-  double get_growth_factor() const { return options_.growth_factor; }
-  double get_backoff_factor() const { return options_.backoff_factor; }
-  std::int64_t get_growth_interval() const { return options_.growth_interval; }
 
  private:
   enum class Stage { ready, unscaled, stepped };

@@ -76,14 +76,15 @@ std::optional<Baseline> load_baseline(const std::filesystem::path& path);
 void save_baseline(const std::filesystem::path& path, const Baseline& baseline);
 
 // Differences between what is stored and what was measured. Exact channels: to the byte, at every
-// step, with the levels after release and after the caches were emptied, and the event hash.
-// Tolerant ones: growth over the judged steps. Levels before the first step are compared too.
+// step from the end of the warm-up on, with the levels after release and after the caches were
+// emptied, and the event hash of the whole run. Tolerant ones: growth over the judged steps.
 std::vector<Difference> compare(const BaselineTwin& expected, const Recording& got);
 
 // Differences between what the scenario predicts and what was measured. Needs no baseline.
 std::vector<Difference> compare(const Growth& expected, const Recording& got);
 
-// The differences between two recordings of the same run, for `record`: what was not the same.
+// The differences between two recordings of the same run, for `record`: what was not the same, the
+// warm-up included.
 std::vector<Difference> compare(const Recording& first, const Recording& second);
 
 }  // namespace leaklab

@@ -35,21 +35,22 @@ struct CodeSite {
 };
 
 struct Finding {
-  std::string taxonomy;               // the likely class, "L02"; empty for mere live memory
+  std::string taxonomy;  // the likely class, "L02"; empty for mere live memory
   std::string channel = "requested";
-  CodeSite site;                          // the innermost frame of the user's code that allocated
+  CodeSite site;                         // the innermost frame of the user's code that allocated
   std::optional<double> bytes_per_step;  // requested bytes, mean over one period; none: no rate
-  std::int64_t live_bytes = 0;        // requested, of what leaked, at the dump
-  std::int64_t live_allocations = 0;  // their number
-  double confidence = 0;              // 0 to 1
-  std::string reason;                 // why it is taken for a leak, or what it is
-  std::string fix;                    // what to change
-  std::int64_t onset_step = -1;       // the first step that left something behind; -1: unknown
-  std::int64_t period = 0;            // steps after which it repeats; 0: irregular
-  std::int64_t first_size = 0;        // requested bytes of the first and the last allocation
+  std::int64_t live_bytes = 0;           // requested, of what leaked, at the dump
+  std::int64_t live_allocations = 0;     // their number
+  double confidence = 0;                 // 0 to 1
+  std::string reason;                    // why it is taken for a leak, or what it is
+  std::string fix;                       // what to change
+  std::int64_t onset_step = -1;          // the first step that left something behind; -1: unknown
+  std::int64_t period = 0;               // steps after which it repeats; 0: irregular
+  std::int64_t first_size = 0;           // requested bytes of the first and the last allocation
   std::int64_t last_size = 0;
-  std::vector<std::int64_t> live_by_step;  // requested bytes of the leak after each step of the trace
-  std::vector<std::string> frames;         // "file:line function" around the site, innermost first
+  std::vector<std::int64_t>
+      live_by_step;                 // requested bytes of the leak after each step of the trace
+  std::vector<std::string> frames;  // "file:line function" around the site, innermost first
 };
 
 // What grew or was large and is no leak.

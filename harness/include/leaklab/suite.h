@@ -76,6 +76,10 @@ Environment resolve_environment(const std::string& env);
 // Why the scenario can't run there, or "".
 std::string why_skipped(const Scenario& scenario, const Environment& environment);
 
+// A scenario's parameters in an environment, with its ranks: one a GPU, two on the CPU.
+Setting setting_of(const Scenario& scenario, const Environment& environment,
+                   const std::map<std::string, std::int64_t>& params);
+
 // Runs one twin in a child process of its own.
 ChildResult run_once(const Scenario& scenario, const RunConfig& config,
                      std::chrono::milliseconds time_limit);
@@ -98,13 +102,14 @@ struct RecordResult {
   std::string id;
   bool written = false;
   bool skipped = false;
+  bool failed = false;         // it could not be stored
   std::string reason;          // what differed between the two runs, or why it could not run
   std::filesystem::path file;  // where it was written
 };
 
 // Runs every twin twice, in separate processes, and writes the baselines that were equal and meet
 // what the scenario predicts. `command`, with the scenario and the environment behind it, is stored
-// as what recorded them. Throws as check() does, and InternalError for what can't be written.
+// as what recorded them. Throws as check() does.
 std::vector<RecordResult> record(const std::vector<const Scenario*>& selected,
                                  const SuiteOptions& options, const std::string& command);
 

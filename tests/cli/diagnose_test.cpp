@@ -1,0 +1,77 @@
+// leaklab diagnose and leaklab diff, on stored snapshots.
+#include <gmock/gmock.h>
+
+#include "program.h"
+
+namespace leaklab {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string stored(const std::string& name) {
+  return LEAKLAB_SOURCE_DIR "/tests/data/snapshots/" + name + ".pickle";
+}
+
+TEST_F(Program, diagnose_tells_a_leak_by_its_exit_code_and_its_first_lines) {
+  const auto ran = leaklab("diagnose " + stored("d09_two_leaks"));
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("d09_two_leaks.pickle: LEAK\n"), HasSubstr("since step 0"),
+                             HasSubstr("d09.py:401 in step"), HasSubstr("fix: ")));
+}
+
+TEST_F(Program, diagnose_tells_a_clean_file_by_exit_code_0) {
+  const auto ran = leaklab("diagnose " + stored("bounded_cache_clean"));
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("bounded_cache_clean.pickle: CLEAN\n"));
+}
+
+TEST_F(Program, diagnose_tells_an_undecided_file_by_exit_code_5_and_how_to_record) {
+  const auto ran = leaklab("diagnose " + stored("d17_no_history_leak"));
+  EXPECT_EQ(ran.code, 5);
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("UNDECIDED"), HasSubstr("_record_memory_history")));
+}
+
+TEST_F(Program, diagnose_writes_one_document_a_file_and_a_leak_counts_most) {
+  const auto one = document("diagnose " + stored("d05_oom_leak"));
+  EXPECT_EQ(one["verdict"], "leak");
+  EXPECT_EQ(one["bytes_per_step"], 4194304);
+  EXPECT_EQ(one["steps"]["count"], 21);
+  EXPECT_EQ(one["oom"]["request"], 8388608);
+  const auto files = stored("d17_no_history_leak") + " " + stored("d05_oom_leak");
+  const auto both = document("diagnose " + files);
+  ASSERT_EQ(both.size(), 2U);
+  EXPECT_EQ(both[1]["file"], stored("d05_oom_leak"));
+  EXPECT_EQ(leaklab("diagnose " + files).code, 1);
+}
+
+TEST_F(Program, diagnose_takes_what_the_caller_knows_of_the_steps) {
+  const auto file = stored("d09_two_leaks");
+  EXPECT_EQ(document("diagnose --step-site d09.py:394 " + file)["steps"]["source"], "given");
+  EXPECT_EQ(document("diagnose --steps 30 " + file)["steps"]["count"], 30);
+  EXPECT_THAT(refused("diagnose --step-site d09.py " + file, 2), HasSubstr("FILE:LINE"));
+  EXPECT_THAT(refused("diagnose --steps 0 " + file, 2), HasSubstr("--steps"));
+}
+
+TEST_F(Program, diagnose_shows_the_frames_around_a_line_when_asked) {
+  EXPECT_THAT(leaklab("diagnose --frames " + stored("d19_cuda_graph_per_step_leak")).out,
+              HasSubstr("module.py:1790 _call_impl"));
+}
+
+TEST_F(Program, diff_shows_what_lives_in_the_second_file_only) {
+  const auto same = leaklab("diff " + stored("d19_cuda_graph_per_step_leak") + " " +
+                            stored("d19_cuda_graph_per_step_leak"));
+  EXPECT_EQ(same.code, 0);
+  EXPECT_THAT(same.out, StartsWith("nothing lives in"));
+  const auto changed =
+      document("diff " + stored("d17_no_history_leak") + " " + stored("d17b_state_only_leak"));
+  EXPECT_GT(changed["more"].size(), 0U);
+}
+
+TEST_F(Program, diagnose_refuses_what_is_no_snapshot) {
+  EXPECT_THAT(refused("diagnose no_such_file.pickle", 2), HasSubstr("no_such_file.pickle"));
+}
+
+}  // namespace
+}  // namespace leaklab

@@ -1,0 +1,851 @@
+// The diagnosis of memory snapshots, on streams of events made for it.
+#include "leaklab/diagnosis.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "made_snapshot.h"
+
+namespace leaklab {
+namespace {
+
+using made::Program;
+using made::Training;
+using testing::AnyOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+Diagnosis after(Program& program, const DiagnoseOptions& options = {}) {
+  return diagnose(program.dump(), options);
+}
+
+// A leak of that many bytes a step from that line on that step.
+void expect_leak(const Diagnosis& found, std::int64_t line, double rate, std::int64_t onset) {
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+  ASSERT_THAT(found.findings, Not(IsEmpty())) << found.summary;
+  EXPECT_EQ(found.findings.front().site.line, line);
+  EXPECT_NEAR(found.bytes_per_step, rate, 0.001);
+  EXPECT_EQ(found.onset_step, onset);
+}
+
+// ---------------------------------------------------------------- leaks
+
+TEST(Diagnosis, a_tensor_kept_in_each_step_is_a_leak_with_line_rate_and_onset) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 640);
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 640, 0);
+  EXPECT_EQ(found.steps.count, 12);
+  EXPECT_EQ(found.findings.front().live_allocations, 12);
+  EXPECT_EQ(found.findings.front().site.file, "/home/me/train.py");
+  EXPECT_EQ(found.findings.front().site.function, "train");
+}
+
+TEST(Diagnosis, an_output_kept_by_a_later_line_is_told_by_the_line_that_allocated_it) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) training.step(1, true);
+  expect_leak(after(program), 11, 4096, 0);
+}
+
+TEST(Diagnosis, a_leak_each_seventh_step_has_its_mean_rate_and_its_period) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 70; ++step) {
+    training.step();
+    if (step % 7 == 6) program.alloc(Program::line(16), 256);
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 256.0 / 7, 6);
+  EXPECT_EQ(found.period, 7);
+  EXPECT_EQ(found.steps.count, 70);
+}
+
+TEST(Diagnosis, a_leak_that_begins_late_has_that_onset) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 40; ++step) {
+    training.step();
+    const auto kept = program.alloc(Program::line(16), 1024);
+    if (step < 25) program.free(kept, Program::line(17));
+  }
+  expect_leak(after(program), 16, 1024, 25);
+}
+
+TEST(Diagnosis, two_leaks_are_two_findings_and_their_sum_is_the_rate) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 30; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 4096);
+    if (step % 3 == 0) program.alloc(Program::line(17), 64000);
+  }
+  const auto found = after(program);
+  EXPECT_THAT(found.findings, SizeIs(2));
+  expect_leak(found, 17, 4096 + 64000.0 / 3, 0);
+}
+
+TEST(Diagnosis, a_leak_whose_sizes_vary_has_its_mean_rate) {
+  Program program;
+  Training training(program);
+  std::int64_t total = 0;
+  for (int step = 0; step < 30; ++step) {
+    training.step(1 + step * 7 % 5);
+    const auto size = 512 * (1 + step * step * 5 % 97);
+    total += size;
+    program.alloc(Program::line(16), size);
+  }
+  expect_leak(after(program), 16, static_cast<double>(total) / 30, 0);
+}
+
+TEST(Diagnosis, a_workspace_of_the_leaking_line_is_no_part_of_its_rate) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 20; ++step) {
+    training.step();
+    if (step == 0) program.alloc(Program::line(16), 33'554'432);
+    program.alloc(Program::line(16), 500 + step * 37 % 90 * 4);
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::leak);
+  EXPECT_LT(found.bytes_per_step, 1000);
+}
+
+TEST(Diagnosis, an_evaluation_that_keeps_its_predictions_leaks_in_its_own_steps) {
+  Program program;
+  Training training(program);
+  for (int epoch = 0; epoch < 4; ++epoch) {
+    for (int step = 0; step < 8; ++step) training.step();
+    for (int step = 0; step < 5; ++step) {
+      training.evaluation_step();
+      program.alloc(Program::line(23), 768);
+    }
+  }
+  const auto found = after(program);
+  expect_leak(found, 23, 768 * 5 / 13.0, 8);
+  EXPECT_EQ(found.steps.kinds, (std::vector<std::int64_t>{32, 20}));
+  EXPECT_EQ(found.findings.front().taxonomy, "L19");
+}
+
+TEST(Diagnosis, an_old_optimizer_kept_leaks_from_the_second_one_on) {
+  Program program;
+  for (int epoch = 0; epoch < 4; ++epoch) {
+    Training training(program);
+    training.adam = true;
+    for (int step = 0; step < 6; ++step) training.step();
+    training.end();
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+  EXPECT_EQ(found.onset_step, 6);
+  EXPECT_EQ(found.period, 6);
+  EXPECT_THAT(found.findings, Contains(testing::Field(&Finding::taxonomy, AnyOf("L13", "L14"))));
+}
+
+TEST(Diagnosis, a_history_enlarged_by_concatenation_leaks_although_each_tensor_is_freed) {
+  Program program;
+  Training training(program);
+  std::uint64_t history = 0;
+  for (int step = 0; step < 20; ++step) {
+    training.step();
+    const auto larger = program.alloc(Program::line(16), 2048 * (step + 1));
+    if (history != 0) program.free(history, Program::line(16));
+    history = larger;
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 2048, 0);
+  EXPECT_EQ(found.findings.front().taxonomy, "L05");
+}
+
+TEST(Diagnosis, graphs_kept_in_private_pools_are_told_as_such) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 2048);
+  }
+  auto snapshot = program.dump();
+  snapshot.pools.emplace_back(1, 0);
+  for (auto& event : snapshot.traces[0]) {
+    if (event.size == 2048) event.pool = 1;
+  }
+  EXPECT_EQ(diagnose(snapshot).findings.front().taxonomy, "L30");
+}
+
+TEST(Diagnosis, what_a_backward_pass_leaks_is_told_by_the_line_before_it) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    const auto start = program.alloc(Program::line(13), 4);
+    program.alloc({}, 3072);
+    program.free(start, Program::line(13));
+  }
+  const auto found = after(program);
+  expect_leak(found, 13, 3072, 0);
+  EXPECT_EQ(found.findings.front().taxonomy, "L06");
+}
+
+// ---------------------------------------------------------------- lookalikes
+
+TEST(Diagnosis, plain_training_is_clean) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 10; ++step) training.step();
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+  EXPECT_EQ(found.steps.count, 10);
+  EXPECT_EQ(found.bytes_per_step, 0);
+  EXPECT_THAT(found.findings, IsEmpty());
+}
+
+TEST(Diagnosis, optimizer_state_that_triples_memory_once_is_clean_and_named) {
+  Program program;
+  Training training(program);
+  training.adam = true;
+  for (int step = 0; step < 10; ++step) training.step();
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+  EXPECT_THAT(found.lookalikes,
+              Contains(testing::Field(&Lookalike::reason, HasSubstr("state of the optimizer"))));
+}
+
+TEST(Diagnosis, varying_lengths_reach_a_high_water_mark_and_are_clean) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 24; ++step) training.step(1 + step * 13 % 17);
+  EXPECT_EQ(after(program).verdict, Verdict::clean);
+}
+
+TEST(Diagnosis, a_bounded_buffer_is_clean_once_it_is_full) {
+  Program program;
+  Training training(program);
+  std::vector<std::uint64_t> buffer;
+  for (int step = 0; step < 30; ++step) {
+    training.step();
+    buffer.push_back(program.alloc(Program::line(16), 1024));
+    if (buffer.size() > 8) {
+      program.free(buffer.front(), Program::line(17));
+      buffer.erase(buffer.begin());
+    }
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+  EXPECT_THAT(found.lookalikes, Contains(testing::Field(&Lookalike::taxonomy, "N17")));
+}
+
+TEST(Diagnosis, a_buffer_longer_than_the_trace_is_said_to_look_the_same) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 1024);
+  }
+  EXPECT_THAT(after(program).limits, Contains(HasSubstr("bounded at more than 12 steps")));
+}
+
+TEST(Diagnosis, a_cache_that_stops_growing_is_clean) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 40; ++step) {
+    training.step();
+    if (step < 15) program.alloc(Program::line(16), 1024);
+  }
+  EXPECT_EQ(after(program).verdict, Verdict::clean);
+}
+
+TEST(Diagnosis, accumulation_over_four_micro_steps_is_a_sawtooth_of_micro_steps) {
+  Program program;
+  Training training(program);
+  std::vector<std::uint64_t> saved;
+  for (int step = 0; step < 24; ++step) {
+    const auto x = program.alloc(Program::line(10), 4096);
+    saved.push_back(x);
+    for (int layer = 0; layer < 3; ++layer)
+      saved.push_back(program.alloc(Program::module(11), 4096));
+    saved.push_back(program.alloc(Program::line(12), 4));
+    if (step % 4 != 3) continue;
+    std::vector<std::uint64_t> gradients;
+    for (int layer = 0; layer < 3; ++layer) gradients.push_back(program.alloc({}, 65536));
+    for (const auto tensor : saved) program.free(tensor, Program::line(13));
+    for (const auto tensor : gradients) program.free(tensor, Program::line(15));
+    saved.clear();
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+  EXPECT_EQ(found.steps.count, 24);
+}
+
+TEST(Diagnosis, predictions_dropped_after_each_evaluation_are_clean) {
+  Program program;
+  Training training(program);
+  for (int epoch = 0; epoch < 4; ++epoch) {
+    for (int step = 0; step < 8; ++step) training.step();
+    std::vector<std::uint64_t> predictions;
+    for (int step = 0; step < 5; ++step) {
+      training.evaluation_step();
+      predictions.push_back(program.alloc(Program::line(23), 768));
+    }
+    // The dump comes before the last of them are dropped.
+    if (epoch == 3) break;
+    for (const auto each : predictions) program.free(each, Program::line(30));
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+  EXPECT_EQ(found.steps.count, 52);
+}
+
+TEST(Diagnosis, logits_held_until_the_next_batch_are_clean) {
+  Program program;
+  Training training(program);
+  std::uint64_t logits = 0;
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    const auto now = program.alloc(Program::line(16), 1 << 20);
+    if (logits != 0) program.free(logits, Program::line(16));
+    logits = now;
+  }
+  EXPECT_EQ(after(program).verdict, Verdict::clean);
+}
+
+TEST(Diagnosis, a_coarse_to_fine_staircase_is_clean) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 36; ++step) training.step(1 << std::min(step / 6, 3));
+  EXPECT_EQ(after(program).verdict, Verdict::clean);
+}
+
+TEST(Diagnosis, an_autocast_cache_that_grows_by_layer_and_returns_is_clean) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 8; ++step) {
+    std::vector<std::uint64_t> casts;
+    for (int layer = 0; layer < 32; ++layer)
+      casts.push_back(program.alloc(Program::module(9), 32768));
+    training.step();
+    for (const auto cast : casts) program.free(cast, Program::line(17));
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+  EXPECT_EQ(found.steps.count, 8);
+}
+
+TEST(Diagnosis, requests_of_different_length_are_steps_and_their_caches_clean) {
+  Program program;
+  for (int request = 0; request < 14; ++request) {
+    auto cache = program.alloc(Program::called("generate", 40, 10), 1024);
+    for (int token = 0; token < 4 + request * 5 % 7; ++token) {
+      const auto logits = program.alloc(Program::module(Program::called("generate", 42, 10)), 4096);
+      const auto longer =
+          program.alloc(Program::module(Program::called("generate", 42, 10)), 1024 * (token + 2));
+      program.free(cache, Program::called("generate", 42, 10));
+      cache = longer;
+      const auto next = program.alloc(Program::called("generate", 43, 10), 8);
+      program.free(logits, Program::called("generate", 43, 10));
+      program.free(next, Program::called("generate", 43, 10));
+    }
+    const auto text = program.alloc(Program::called("generate", 45, 10), 64);
+    program.free(text, Program::called("generate", 45, 10));
+    program.free(cache, Program::line(10));
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+  EXPECT_EQ(found.steps.count, 14);
+}
+
+// ---------------------------------------------------------------- what can't be told
+
+TEST(Diagnosis, a_single_step_is_undecided) {
+  Program program;
+  Training training(program, 48);
+  training.adam = true;
+  training.step();
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::undecided) << found.summary;
+  EXPECT_THAT(found.limits, Contains(HasSubstr("ten steps")));
+}
+
+TEST(Diagnosis, a_forward_pass_that_climbs_through_48_modules_is_undecided) {
+  Program program;
+  for (int layer = 0; layer < 48; ++layer) program.alloc(Program::to_device(3), 16384);
+  program.alloc(Program::line(10), 8192);
+  for (int layer = 0; layer < 48; ++layer) {
+    program.alloc(Program::module(11), 8192);
+    const auto scratch = program.alloc(Program::module(11), 8192);
+    program.alloc(Program::module(11), 8192);
+    program.free(scratch, Program::module(11));
+  }
+  EXPECT_EQ(after(program).verdict, Verdict::undecided);
+}
+
+TEST(Diagnosis, a_forward_pass_over_the_layers_of_a_list_is_undecided) {
+  Program program;
+  for (int layer = 0; layer < 48; ++layer) program.alloc(Program::to_device(3), 16384);
+  for (int layer = 0; layer < 48; ++layer) {
+    const auto scratch = program.alloc(Program::line(12), 8192);
+    program.alloc(Program::module(12), 8192);
+    program.alloc(Program::line(13), 8192);
+    program.free(scratch, Program::line(13));
+  }
+  EXPECT_EQ(after(program).verdict, Verdict::undecided);
+}
+
+TEST(Diagnosis, layers_in_a_function_called_forward_are_no_steps) {
+  Program program;
+  program.alloc(Program::line(10), 8192);
+  for (int layer = 0; layer < 32; ++layer) {
+    const auto scratch = program.alloc(Program::called("forward", 40, 11), 8192);
+    program.alloc(Program::called("forward", 41, 11), 8192);
+    program.free(scratch, Program::called("forward", 42, 11));
+  }
+  EXPECT_EQ(after(program).verdict, Verdict::undecided);
+}
+
+TEST(Diagnosis, layers_before_the_only_backward_pass_are_no_steps) {
+  Program program;
+  std::vector<std::uint64_t> saved;
+  for (int layer = 0; layer < 32; ++layer) {
+    saved.push_back(program.alloc(Program::line(12), 8192));
+    saved.push_back(program.alloc(Program::line(13), 8192));
+  }
+  for (int layer = 0; layer < 32; ++layer) program.alloc({}, 4096);
+  EXPECT_EQ(after(program).verdict, Verdict::undecided);
+}
+
+TEST(Diagnosis, two_batches_are_undecided_whatever_they_keep) {
+  for (const bool keep : {false, true}) {
+    Program program;
+    Training training(program);
+    for (int step = 0; step < 2; ++step) training.step(1, keep);
+    EXPECT_EQ(after(program).verdict, Verdict::undecided);
+  }
+}
+
+TEST(Diagnosis, the_loading_of_a_model_is_no_loop_over_steps) {
+  Program program;
+  for (int layer = 0; layer < 40; ++layer) {
+    const auto read = program.alloc(Program::line(5), 25600);
+    program.alloc(Program::to_device(6), 25600);
+    program.free(read, Program::line(6));
+  }
+  EXPECT_NE(after(program).verdict, Verdict::leak);
+}
+
+TEST(Diagnosis, tensors_made_in_a_constructor_are_no_steps) {
+  Program program;
+  for (int layer = 0; layer < 40; ++layer) {
+    program.alloc(Program::called("__init__", 50, 5), 25600);
+    program.alloc(Program::called("__init__", 51, 5), 256);
+  }
+  EXPECT_EQ(after(program).verdict, Verdict::undecided);
+}
+
+TEST(Diagnosis, without_history_it_is_undecided_with_the_live_lines) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 20000);
+  }
+  program.drop_history();
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::undecided);
+  EXPECT_EQ(found.findings.front().site.line, 16);
+  EXPECT_EQ(found.findings.front().live_bytes, 12 * 20000);
+  EXPECT_FALSE(found.findings.front().bytes_per_step.has_value());
+  EXPECT_THAT(found.limits, Contains(HasSubstr("_record_memory_history")));
+}
+
+TEST(Diagnosis, an_empty_file_is_undecided) {
+  EXPECT_EQ(diagnose(Snapshot()).verdict, Verdict::undecided);
+}
+
+TEST(Diagnosis, what_grows_in_a_last_phase_that_came_once_is_undecided) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 20; ++step) training.step();
+  for (int step = 0; step < 10; ++step) {
+    training.evaluation_step();
+    program.alloc(Program::line(23), 768);
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::undecided) << found.summary;
+  EXPECT_THAT(found.limits, Contains(HasSubstr("phase")));
+}
+
+// ---------------------------------------------------------------- limits of recordings
+
+TEST(Diagnosis, without_frames_a_leak_has_a_rate_and_no_line) {
+  Program program({.frames = false});
+  Training training(program);
+  for (int step = 0; step < 20; ++step) {
+    training.step();
+    program.alloc({}, 640);
+  }
+  const auto found = after(program);
+  expect_leak(found, 0, 640, 0);
+  EXPECT_EQ(found.findings.front().site.file, "");
+  EXPECT_EQ(found.steps.source, "sizes");
+  EXPECT_THAT(found.limits, Contains(HasSubstr("no line can be named")));
+}
+
+TEST(Diagnosis, without_frames_plain_training_is_clean) {
+  Program program({.frames = false});
+  Training training(program);
+  for (int step = 0; step < 20; ++step) training.step();
+  EXPECT_EQ(after(program).verdict, Verdict::clean);
+}
+
+TEST(Diagnosis, without_frames_a_climbing_forward_pass_is_undecided) {
+  Program program({.frames = false});
+  for (int layer = 0; layer < 48; ++layer) {
+    program.alloc({}, 8192);
+    program.alloc({}, 4096);
+    program.alloc({}, 2048);
+  }
+  EXPECT_EQ(after(program).verdict, Verdict::undecided);
+}
+
+TEST(Diagnosis, frees_without_frames_of_their_own_do_not_matter) {
+  Program program({.free_frames = false});
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 640);
+  }
+  expect_leak(after(program), 16, 640, 0);
+}
+
+TEST(Diagnosis, a_trace_that_lost_its_beginning_tells_the_onset_by_live_blocks) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 40; ++step) {
+    training.step();
+    program.mark("START", "Optimizer.step#Adam.step");
+    program.mark("END", "Optimizer.step#Adam.step");
+    program.alloc(Program::line(16), 640);
+  }
+  program.keep_newest(250);
+  const auto found = after(program);
+  expect_leak(found, 16, 640, 0);
+  EXPECT_EQ(found.steps.count, 40);
+  EXPECT_LT(found.steps.seen, 20);
+  EXPECT_EQ(found.findings.front().live_allocations, 40);
+  EXPECT_THAT(found.limits, Contains(HasSubstr("oldest events are gone")));
+}
+
+TEST(Diagnosis, a_history_switched_on_late_says_so_and_still_tells_the_rate) {
+  Program program;
+  for (int block = 0; block < 9; ++block) program.forgotten(1 << 16);
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 640);
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 640, 0);
+  EXPECT_THAT(found.limits, Contains(HasSubstr("before recording began")));
+}
+
+TEST(Diagnosis, a_file_without_times_is_read_all_the_same) {
+  Program program({.times = false});
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 640);
+  }
+  expect_leak(after(program), 16, 640, 0);
+}
+
+TEST(Diagnosis, the_device_that_leaks_is_told_among_several) {
+  Program quiet;
+  Training training(quiet);
+  for (int step = 0; step < 12; ++step) training.step();
+  Program leaky;
+  Training other(leaky);
+  for (int step = 0; step < 12; ++step) {
+    other.step();
+    leaky.alloc(Program::line(16), 640);
+  }
+  auto snapshot = leaky.dump();
+  const auto clean = quiet.dump();
+  snapshot.traces.insert(snapshot.traces.begin(), std::vector<TraceEvent>());
+  for (auto& segment : snapshot.segments) segment.device = 1;
+  const auto found = diagnose(snapshot);
+  expect_leak(found, 16, 640, 0);
+  EXPECT_EQ(found.device, 1);
+  EXPECT_EQ(diagnose(clean).device, 0);
+}
+
+TEST(Diagnosis, a_step_that_runs_out_of_memory_is_not_counted_and_explained) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 1 << 20);
+  }
+  program.alloc(Program::line(10), 4096);
+  program.fail(std::int64_t{1} << 33, 1 << 20, Program::module(11));
+  const auto found = after(program);
+  expect_leak(found, 16, 1 << 20, 0);
+  EXPECT_EQ(found.steps.count, 12);
+  ASSERT_TRUE(found.oom.has_value());
+  EXPECT_EQ(found.oom->request, std::int64_t{1} << 33);
+  EXPECT_EQ(found.oom->device_free, 1 << 20);
+  EXPECT_EQ(found.oom->live_sites.front().first.line, 16);
+  EXPECT_THAT(found.oom->reason, HasSubstr("larger than all"));
+}
+
+TEST(Diagnosis, a_request_that_fits_in_sum_but_nowhere_at_once_is_fragmentation) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 6; ++step) training.step();
+  // A MiB apart in the segment, so that no stretch is longer.
+  program.fail(std::int64_t{3} << 20, 0, Program::module(11));
+  const auto found = after(program);
+  ASSERT_TRUE(found.oom.has_value());
+  EXPECT_GT(found.oom->cached, std::int64_t{3} << 20);
+}
+
+// ---------------------------------------------------------------- steps
+
+TEST(Diagnosis, marks_of_steps_among_the_annotations_are_taken) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    program.mark("START", "## step " + std::to_string(step) + " ##");
+    program.mark("START", "forward");
+    training.step();
+    program.mark("END", "forward");
+    program.alloc(Program::line(16), 640);
+    program.mark("END", "## step " + std::to_string(step) + " ##");
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 640, 0);
+  EXPECT_EQ(found.steps.source, "annotations");
+  EXPECT_EQ(found.steps.count, 12);
+}
+
+TEST(Diagnosis, an_end_without_a_start_and_doubled_starts_do_no_harm) {
+  Program program;
+  Training training(program);
+  program.mark("END", "ProfilerStep#7");
+  for (int step = 0; step < 12; ++step) {
+    const auto name = "ProfilerStep#" + std::to_string(step);
+    program.mark("START", name);
+    program.mark("START", name);
+    training.step();
+    program.mark("END", name);
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.steps.source, "annotations");
+  EXPECT_EQ(found.steps.count, 12);
+  EXPECT_EQ(found.verdict, Verdict::clean);
+}
+
+TEST(Diagnosis, marks_of_the_compiler_are_no_steps) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    for (int graph = 0; graph < 5; ++graph) {
+      const auto name = "Torch-Compiled Region: " + std::to_string(step * 5 + graph) + "/0 step";
+      program.mark("START", name);
+      program.mark("END", name);
+    }
+    training.step();
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.steps.source, "call stacks");
+  EXPECT_EQ(found.steps.count, 12);
+}
+
+TEST(Diagnosis, steps_in_the_metadata_are_taken) {
+  Program program({.frames = false});
+  Training training(program);
+  for (int step = 0; step < 8; ++step) {
+    program.metadata("step=" + std::to_string(step));
+    training.step();
+    program.alloc({}, 640);
+  }
+  const auto found = after(program);
+  expect_leak(found, 0, 640, 0);
+  EXPECT_EQ(found.steps.source, "metadata");
+}
+
+TEST(Diagnosis, snapshots_taken_in_a_loop_mark_its_steps) {
+  Program program({.frames = false});
+  for (int step = 0; step < 9; ++step) {
+    const auto x = program.alloc({}, 4096 * (step % 3 + 1));
+    const auto y = program.alloc({}, 512 * (step * 7 % 5 + 1));
+    program.free(x);
+    program.free(y);
+    program.alloc({}, 640);
+    program.take_snapshot();
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.steps.source, "snapshots");
+  EXPECT_EQ(found.steps.count, 9);
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+}
+
+TEST(Diagnosis, steps_of_an_optimizer_serve_where_there_are_no_frames) {
+  Program program({.frames = false});
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step(1 + step * 7 % 5);
+    program.mark("START", "Optimizer.step#SGD.step");
+    program.mark("END", "Optimizer.step#SGD.step");
+    program.alloc({}, 640);
+  }
+  const auto found = after(program);
+  expect_leak(found, 0, 640, 0);
+  EXPECT_EQ(found.steps.source, "optimizer");
+  EXPECT_EQ(found.steps.count, 12);
+}
+
+TEST(Diagnosis, the_number_of_steps_that_the_caller_knows_is_taken) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 30; ++step) {
+    training.step();
+    if (step % 3 == 0) program.alloc(Program::line(16), 300);
+  }
+  DiagnoseOptions options;
+  options.steps = 10;
+  const auto found = after(program, options);
+  EXPECT_EQ(found.steps.source, "given");
+  EXPECT_EQ(found.steps.count, 10);
+  expect_leak(found, 16, 300, 0);
+}
+
+TEST(Diagnosis, the_line_of_a_step_that_the_caller_knows_is_taken) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 30; ++step) training.step();
+  DiagnoseOptions options;
+  options.step_file = "train.py";
+  options.step_line = 12;
+  EXPECT_EQ(after(program, options).steps.count, 30);
+  options.step_line = 77;
+  const auto found = after(program, options);
+  EXPECT_EQ(found.verdict, Verdict::undecided);
+  EXPECT_THAT(found.limits, Contains(HasSubstr("train.py:77")));
+}
+
+// ---------------------------------------------------------------- sites
+
+TEST(Diagnosis, the_site_is_the_innermost_line_that_is_no_library) {
+  const std::pair<std::string, std::string> libraries[] = {
+      {"C:\\Users\\me\\env\\Lib\\site-packages\\torch\\nn\\modules\\linear.py", "forward"},
+      {"/usr/lib/python3/dist-packages/torch/nn/functional.py", "relu"},
+      {"/opt/conda/lib/python3.10/site-packages/transformers/models/gpt2/modeling_gpt2.py", "attn"},
+      {"<frozen importlib._bootstrap>", "_call_with_frames_removed"},
+      {"<eval_with_key>.7", "inner"},
+      {"/opt/pytorch/torch/nn/functional.py", "gelu"},
+  };
+  for (const auto& [file, function] : libraries) {
+    Program program;
+    Training training(program);
+    for (int step = 0; step < 12; ++step) {
+      training.step();
+      auto stack = Program::line(16);
+      stack.insert(stack.begin(), {file, function, 44});
+      program.alloc(stack, 640);
+    }
+    expect_leak(after(program), 16, 640, 0);
+  }
+}
+
+TEST(Diagnosis, native_frames_between_python_frames_are_passed_over) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    auto stack = Program::line(16);
+    stack.insert(stack.begin(), {"??", "at::detail::empty_generic(c10::ArrayRef<long>)", 0});
+    stack.push_back({"", "__libc_start_main", 0});
+    program.alloc(stack, 640);
+  }
+  expect_leak(after(program), 16, 640, 0);
+}
+
+TEST(Diagnosis, a_program_in_cpp_is_told_by_its_functions) {
+  const auto native = [](const char* library, const char* function) {
+    return made::MadeStack{{"??", library, 0},
+                           {"??", function, 0},
+                           {"??", "main", 0},
+                           {"??", "__libc_start_call_main", 0}};
+  };
+  Program program;
+  for (int step = 0; step < 12; ++step) {
+    const auto batch = program.alloc(native("at::_ops::randn::call", "next_batch()"), 4096);
+    const auto out = program.alloc(native("at::_ops::addmm::call", "train_step(Net&)"), 8192);
+    program.free(out, native("at::_ops::addmm::call", "train_step(Net&)"));
+    program.free(batch, native("c10::TensorImpl::~TensorImpl()", "train_step(Net&)"));
+    program.alloc(native("at::_ops::clone::call", "keep(at::Tensor)"), 640);
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+  EXPECT_EQ(found.findings.front().site.function, "keep(at::Tensor)");
+  EXPECT_NEAR(found.bytes_per_step, 640, 0.001);
+}
+
+// ---------------------------------------------------------------- output
+
+TEST(Diagnosis, json_has_what_a_program_needs) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 70; ++step) {
+    training.step();
+    if (step % 7 == 6) program.alloc(Program::line(16), 256);
+  }
+  const auto json = to_json(after(program));
+  EXPECT_EQ(json["verdict"], "leak");
+  EXPECT_EQ(json["bytes_per_step"], 36.571);
+  EXPECT_EQ(json["onset_step"], 6);
+  EXPECT_EQ(json["steps"]["count"], 70);
+  EXPECT_EQ(json["steps"]["source"], "call stacks");
+  EXPECT_EQ(json["findings"][0]["site"]["line"], 16);
+  EXPECT_EQ(json["findings"][0]["channel"], "requested");
+  EXPECT_TRUE(json["oom"].is_null());
+  EXPECT_FALSE(json["summary"].get<std::string>().empty());
+}
+
+TEST(Diagnosis, the_same_snapshot_gives_the_same_document) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 20; ++step) training.step(1 + step * 7 % 5, step % 2 == 0);
+  const auto snapshot = program.dump();
+  EXPECT_EQ(to_json(diagnose(snapshot)).dump(), to_json(diagnose(snapshot)).dump());
+}
+
+TEST(Diff, what_lives_in_the_second_only_is_told_by_line) {
+  Program program;
+  Training training(program);
+  training.step();
+  const auto before = program.dump();
+  for (int step = 0; step < 5; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 640);
+  }
+  auto later = program.dump();
+  later.traces.clear();
+  const auto changes = diff(before, later);
+  ASSERT_THAT(changes, SizeIs(1));
+  EXPECT_EQ(changes[0].site.line, 16);
+  EXPECT_EQ(changes[0].bytes, 5 * 640);
+  EXPECT_EQ(changes[0].allocations, 5);
+  EXPECT_THAT(diff(before, before), IsEmpty());
+}
+
+}  // namespace
+}  // namespace leaklab

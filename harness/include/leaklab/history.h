@@ -1,4 +1,5 @@
-// The allocator events of one run, in order: what a run keeps on request and what a replay performs.
+// The allocator events of one run, in order: what a run keeps on request and what a replay
+// performs.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +42,8 @@ struct Level {
 std::vector<Level> levels(const History& history);
 
 // A snapshot that says the same: one segment with what is live at the end, one trace with an
-// annotation around each step. It has no clock and no addresses of the machine: entry n of the trace
-// is from microsecond 2 n + 1, and no address is used twice.
+// annotation around each step. It has no clock and no addresses of the machine: entry n of the
+// trace is from microsecond 2 n + 1, and no address is used twice.
 Snapshot to_snapshot(const History& history);
 
 }  // namespace leaklab

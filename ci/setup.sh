@@ -86,8 +86,8 @@ print(torch.submodule_search_locations[0] if torch and torch.submodule_search_lo
     say "LibTorch $(version_of "$candidate") in $candidate is older than 2.9 and is not used"
   fi
   # In a cache of its own the wheel lacks what only Python needs.
-  install_wheels "libtorch-$libtorch_version" 8 "LibTorch $libtorch_version (4 GB)" -r ci/libtorch.txt
-  echo "$cache/libtorch-$libtorch_version/torch"
+  install_wheels "libtorch-$libtorch_version-cu13" 8 "LibTorch $libtorch_version (4 GB)" -r ci/libtorch.txt
+  echo "$cache/libtorch-$libtorch_version-cu13/torch"
 }
 
 install_packages

@@ -546,7 +546,7 @@ std::vector<Finding> live_findings(const Snapshot& snapshot, const Sites& sites)
   for (const auto& block : snapshot.blocks) {
     if (block.state != BlockState::active_allocated) continue;
     const auto frame = sites.stack(block.stack).site;
-    const auto bytes = block.requested > 0 ? block.requested : block.size;
+    const auto bytes = bytes_of(block);
     lines[frame].bytes += bytes;
     ++lines[frame].count;
     ++sizes[{frame, bytes}];
@@ -654,7 +654,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
   if (diagnosis.verdict == Verdict::undecided) diagnosis.findings = live_findings(snapshot, sites);
   for (const auto& block : snapshot.blocks) {
     if (block.state == BlockState::active_allocated) {
-      diagnosis.live_bytes += block.requested > 0 ? block.requested : block.size;
+      diagnosis.live_bytes += bytes_of(block);
     }
   }
   for (const auto& segment : snapshot.segments) diagnosis.reserved_bytes += segment.total_size;

@@ -313,7 +313,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     const bool twice = times == 2 && goes_on && left.front().step > 0 &&
                        left[0].bytes == left[1].bytes &&
                        (left[1].step - left[0].step >= 3 || count < 6);
-    const bool each_step = times == 2 && left.size() >= 3 && goes_on && count < 6;
+    const bool each_step = left.size() >= 3 && goes_on && (times == 2 ? count < 6 : count == 3);
     judged.judgement = twice || each_step ? Judgement::suspect : Judgement::none;
     return judged;
   }

@@ -23,7 +23,7 @@ void reconcile(const Snapshot& snapshot, std::size_t device, Live& live, Lifetim
     for (std::uint32_t at = 0; at < segment.blocks; ++at) {
       const auto& block = snapshot.blocks[segment.first_block + at];
       if (!is_live(block.state)) continue;
-      const auto requested = block.requested > 0 ? block.requested : block.size;
+      const auto requested = bytes_of(block);
       bytes += requested;
       if (live.contains(block.address)) {
         seen.emplace(block.address, 0);

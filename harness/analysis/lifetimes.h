@@ -38,6 +38,11 @@ struct Lifetimes {
   bool begins_late() const { return unknown_frees > 0 || !unborn.empty(); }
 };
 
+// Bytes that a live block holds: as requested where the file says so, else as rounded.
+inline std::int64_t bytes_of(const Block& block) {
+  return block.requested > 0 ? block.requested : block.size;
+}
+
 // Of one device; linear in events and blocks.
 Lifetimes lifetimes(const Snapshot& snapshot, std::size_t device);
 

@@ -117,6 +117,7 @@ class Finder {
   std::optional<Steps> by_optimizer() const;
   std::optional<Steps> by_loop(LoopBy by) const;
   Steps asked_for() const;
+  bool take_turns(const std::vector<EventIndex>& ends) const;
   EventIndex aligned(const std::vector<EventIndex>& ends) const;
   void align_to_end(std::vector<EventIndex>& begin) const;
   void number_kinds(Steps& steps) const;
@@ -273,6 +274,27 @@ EventIndex Finder::aligned(const std::vector<EventIndex>& ends) const {
   return compared > 0 && like * 2 > compared ? tail : 0;
 }
 
+// Whether two optimizers step by turns: what lies between their steps is unlike what comes next and
+// like what comes after that, in what it allocates or in how many events it has.
+bool Finder::take_turns(const std::vector<EventIndex>& ends) const {
+  if (ends.size() < 4) return false;
+  const auto alike = [&](std::size_t left, std::size_t right) {
+    const auto first = ends[left + 1] - ends[left];
+    const auto second = ends[right + 1] - ends[right];
+    const auto apart = first > second ? first - second : second - first;
+    return apart * 10 <= std::max(first, second) ||
+           holds(ends[left], ends[left + 1], ends[right], ends[right + 1]) >= 0.8;
+  };
+  std::size_t next = 0;
+  std::size_t after_next = 0;
+  const auto count = ends.size() - 3;
+  for (std::size_t each = 0; each < count; ++each) {
+    next += alike(each, each + 1) ? 1 : 0;
+    after_next += alike(each, each + 2) ? 1 : 0;
+  }
+  return next * 5 <= count && after_next * 5 >= count * 4;
+}
+
 std::optional<Steps> Finder::by_optimizer() const {
   if (!timed()) return std::nullopt;
   const auto spans = optimizer_spans();
@@ -282,21 +304,10 @@ std::optional<Steps> Finder::by_optimizer() const {
     const auto at = at_time(end + 1);
     if (ends.empty() || at > ends.back()) ends.push_back(at);
   }
-  // Two optimizers that take turns.
-  if (ends.size() >= 4) {
-    std::vector<double> next;
-    std::vector<double> after_next;
-    for (std::size_t each = 0; each + 3 < ends.size(); ++each) {
-      next.push_back(holds(ends[each], ends[each + 1], ends[each + 1], ends[each + 2]));
-      after_next.push_back(holds(ends[each], ends[each + 1], ends[each + 2], ends[each + 3]));
-    }
-    std::ranges::sort(next);
-    std::ranges::sort(after_next);
-    if (next[next.size() / 2] < 0.6 && after_next[after_next.size() / 2] >= 0.8) {
-      std::vector<EventIndex> second;
-      for (std::size_t each = 1; each < ends.size(); each += 2) second.push_back(ends[each]);
-      ends = std::move(second);
-    }
+  if (take_turns(ends)) {
+    std::vector<EventIndex> second;
+    for (std::size_t each = 1; each < ends.size(); each += 2) second.push_back(ends[each]);
+    ends = std::move(second);
   }
   if (ends.size() < 3) return std::nullopt;
   const auto shift = aligned(ends);

@@ -45,24 +45,22 @@ if(_root)
   # One that is named wins over the one that an earlier configuration has found.
   set(LEAKLAB_TORCH_ROOT "${_root}" CACHE PATH "Folder of LibTorch: include/ and lib/ lie in it" FORCE)
 elseif(NOT DEFINED CACHE{LEAKLAB_TORCH_ROOT} OR NOT EXISTS "${LEAKLAB_TORCH_ROOT}/include")
-  if(NOT _root)
-    find_program(_python NAMES python3 python NO_CACHE)
-    if(_python)
-      # find_spec does not import torch, which takes seconds.
-      execute_process(
-        COMMAND ${_python} -c
-                "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
-        OUTPUT_VARIABLE _found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-      if(_found)
-        _leaklab_torch_root("${_found}" _root)
-      endif()
-      # Nobody named it, so one that is too old is passed over.
-      if(_root)
-        _leaklab_torch_version("${_root}" _version)
-        if(_version VERSION_LESS LEAKLAB_TORCH_MINIMUM)
-          message(STATUS "LibTorch ${_version} in ${_root} is too old and is not used")
-          set(_root "")
-        endif()
+  find_program(_python NAMES python3 python NO_CACHE)
+  if(_python)
+    # find_spec does not import torch, which takes seconds.
+    execute_process(
+      COMMAND ${_python} -c
+              "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
+      OUTPUT_VARIABLE _found OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(_found)
+      _leaklab_torch_root("${_found}" _root)
+    endif()
+    # Nobody named it, so one that is too old is passed over.
+    if(_root)
+      _leaklab_torch_version("${_root}" _version)
+      if(_version VERSION_LESS LEAKLAB_TORCH_MINIMUM)
+        message(STATUS "LibTorch ${_version} in ${_root} is too old and is not used")
+        set(_root "")
       endif()
     endif()
   endif()
@@ -72,7 +70,7 @@ elseif(NOT DEFINED CACHE{LEAKLAB_TORCH_ROOT} OR NOT EXISTS "${LEAKLAB_TORCH_ROOT
     else()
       set(_cache "$ENV{HOME}/.cache")
     endif()
-    _leaklab_torch_root("${_cache}/leaklab/libtorch-${LEAKLAB_TORCH_PINNED}" _root)
+    _leaklab_torch_root("${_cache}/leaklab/libtorch-${LEAKLAB_TORCH_PINNED}-cu13" _root)
   endif()
   if(NOT _root)
     message(FATAL_ERROR "LibTorch was not found in LIBTORCH, CMAKE_PREFIX_PATH, the active Python "
@@ -141,6 +139,12 @@ if(LEAKLAB_WITH_CUDA)
     message(FATAL_ERROR "LibTorch in ${_root} has CUDA, but cuda_runtime_api.h lies neither in the "
                         "wheels beside it nor in a CUDA Toolkit. Install the nvidia wheels of this "
                         "torch or a CUDA Toolkit, or configure with -DLEAKLAB_CUDA=OFF.")
+  endif()
+  find_path(_crt crt/host_defines.h PATHS ${_cuda_includes} NO_DEFAULT_PATH NO_CACHE)
+  if(NOT _crt)
+    message(FATAL_ERROR "The CUDA headers in ${_cuda_runtime_h} need crt/host_defines.h, which lies "
+                        "neither beside them nor in a CUDA Toolkit. Install the wheel nvidia-cuda-crt "
+                        "of that CUDA beside this torch, or configure with -DLEAKLAB_CUDA=OFF.")
   endif()
   function(_leaklab_cuda_library out)
     file(GLOB found "")

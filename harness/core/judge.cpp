@@ -36,11 +36,9 @@ std::string elsewhere(const Scenario& scenario, const Baseline& baseline,
 }
 
 // Why a baseline that exists can't be compared with this run, or "".
-std::string incomparable(const Scenario& scenario, const Baseline& baseline,
-                         const RunConfig& config, const Recording& recording) {
-  if (const auto text = elsewhere(scenario, baseline, recording); !text.empty()) {
-    return fmt::format("the baseline was measured elsewhere: {}", text);
-  }
+std::string incomparable(const std::string& away, const Baseline& baseline, const RunConfig& config,
+                         const Recording& recording) {
+  if (!away.empty()) return fmt::format("the baseline was measured elsewhere: {}", away);
   if (baseline.params != recording.params || baseline.steps != config.steps ||
       baseline.warmup != config.warmup) {
     return "the baseline was measured with other parameters or steps";
@@ -110,12 +108,13 @@ CheckResult judge(const Scenario& scenario, const RunConfig& config, const Recor
   }
   const auto growth = scenario.growth(config.setting, config.twin);
   result.differences = compare(growth, recording);
+  const auto away = baseline ? elsewhere(scenario, *baseline, recording) : std::string();
   std::string unjudged;
   if (!baseline) {
     unjudged = fmt::format("there is no baseline for {} yet; `leaklab record {}` makes one",
                            recording.environment.folder(), scenario.id);
   } else {
-    unjudged = incomparable(scenario, *baseline, config, recording);
+    unjudged = incomparable(away, *baseline, config, recording);
   }
   if (unjudged.empty()) {
     const auto stored = compare(baseline->twins.at(recording.twin), recording);
@@ -133,8 +132,7 @@ CheckResult judge(const Scenario& scenario, const RunConfig& config, const Recor
     result.outcome = only_less ? Outcome::win : Outcome::regression;
     result.reason = to_string(result.differences.front());
   } else if (!unjudged.empty()) {
-    const bool ambiguous = baseline && !elsewhere(scenario, *baseline, recording).empty();
-    result.outcome = ambiguous ? Outcome::ambiguous : Outcome::missing;
+    result.outcome = away.empty() ? Outcome::missing : Outcome::ambiguous;
     result.reason = unjudged + "; the scenario's own expectation was met";
   }
   return result;

@@ -1,19 +1,24 @@
 #include "cuda_backend.h"
 
 #include <ATen/Context.h>
-#include <c10/cuda/CUDAException.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include <cctype>
 #include <cstdlib>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 
 #include "leaklab/error.h"
 
 namespace leaklab {
 namespace {
+
+// C10_CUDA_CHECK needs headers that the wheels lack: those of the CUDA compiler.
+void check(cudaError_t error) {
+  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
+}
 
 std::string dotted(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -44,9 +49,9 @@ void describe_cuda(Environment& environment) {
   }
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   cudaDeviceProp properties{};
-  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
+  check(cudaGetDeviceProperties(&properties, 0));
   int runtime = 0;
-  C10_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
+  check(cudaRuntimeGetVersion(&runtime));
   environment.device = properties.name;
   environment.arch = fmt::format("sm_{}{}", properties.major, properties.minor);
   environment.cuda = dotted(runtime);
@@ -60,6 +65,6 @@ void describe_cuda(Environment& environment) {
   }
 }
 
-void synchronize_cuda() { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
+void synchronize_cuda() { check(cudaDeviceSynchronize()); }
 
 }  // namespace leaklab

@@ -23,10 +23,6 @@ struct Header {
 constexpr std::size_t alignment = 64;  // c10::gAlignment: what LibTorch's kernels expect
 constexpr std::uint64_t mark_key = 0x6c65616b6c616221ULL;
 
-// Looked up once: an allocation is too short for a call more.
-EventLog& events = event_log();
-SiteTable* sites = nullptr;
-
 std::uint64_t mark_of(const void* block) {
   return reinterpret_cast<std::uintptr_t>(block) ^ mark_key;
 }
@@ -41,8 +37,8 @@ void release(void* block) {
     return;
   }
   header->mark = 0;
-  events.add(Action::free, header->bytes);
-  if (sites != nullptr) sites->on_free(block);
+  event_log().add(Action::free, header->bytes);
+  if (auto* sites = site_table()) sites->on_free(block);
   std::free(header->raw);
 }
 
@@ -58,8 +54,8 @@ class RecordingAllocator final : public c10::Allocator {
     const auto address = reinterpret_cast<std::uintptr_t>(raw) + sizeof(Header) + alignment - 1;
     auto* block = reinterpret_cast<void*>(address / alignment * alignment);
     *header_of(block) = {raw, static_cast<std::int64_t>(bytes), mark_of(block)};
-    events.add(Action::alloc, static_cast<std::int64_t>(bytes));
-    if (sites != nullptr) sites->on_alloc(block, static_cast<std::int64_t>(bytes));
+    event_log().add(Action::alloc, static_cast<std::int64_t>(bytes));
+    if (auto* sites = site_table()) sites->on_alloc(block, static_cast<std::int64_t>(bytes));
     return {block, block, &release, cpu};
   }
   // oneDNN's scratch memory comes and goes through the raw calls, which need context == data.
@@ -77,7 +73,6 @@ class CpuAllocator final : public Probe {
 
   std::string do_start(const Environment& environment) override {
     if (environment.backend != "cpu") return "records the CPU environment only";
-    sites = site_table();
     // Immortal: tensors may be freed after main.
     static auto* allocator = new RecordingAllocator;
     c10::SetCPUAllocator(allocator, /*priority=*/1);

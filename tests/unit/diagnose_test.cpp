@@ -430,6 +430,42 @@ TEST(Diagnosis, two_batches_are_undecided_whatever_they_keep) {
   }
 }
 
+TEST(Diagnosis, what_two_steps_do_several_times_each_is_no_step) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 2; ++step) {
+    for (int part = 0; part < 6; ++part) {
+      const auto scratch = program.alloc(Program::line(8), 4096);
+      program.alloc(Program::line(9), 2048);
+      program.free(scratch, Program::line(9));
+    }
+    training.step();
+  }
+  EXPECT_EQ(after(program).verdict, Verdict::undecided);
+}
+
+TEST(Diagnosis, three_steps_that_each_keep_a_tensor_are_undecided) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 3; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 640);
+  }
+  EXPECT_EQ(after(program).verdict, Verdict::undecided);
+}
+
+TEST(Diagnosis, a_leak_that_showed_twice_is_undecided) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    if (step % 5 == 3) program.alloc(Program::line(16), 640);
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::undecided) << found.summary;
+  EXPECT_THAT(found.limits, Contains(HasSubstr("too few steps")));
+}
+
 TEST(Diagnosis, the_loading_of_a_model_is_no_loop_over_steps) {
   Program program;
   for (int layer = 0; layer < 40; ++layer) {
@@ -710,6 +746,23 @@ TEST(Diagnosis, steps_of_an_optimizer_serve_where_there_are_no_frames) {
   expect_leak(found, 0, 640, 0);
   EXPECT_EQ(found.steps.source, "optimizer");
   EXPECT_EQ(found.steps.count, 12);
+}
+
+TEST(Diagnosis, two_optimizers_that_take_turns_make_one_step) {
+  Program program({.frames = false});
+  Training generator(program, 2, 4096);
+  Training critic(program, 4, 1024);
+  for (int step = 0; step < 10; ++step) {
+    for (auto* training : {&critic, &generator}) {
+      training->step(1 + step % 4);
+      program.mark("START", "Optimizer.step#Adam.step");
+      program.mark("END", "Optimizer.step#Adam.step");
+    }
+    program.alloc({}, 640);
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.steps.count, 10);
+  expect_leak(found, 0, 640, 0);
 }
 
 TEST(Diagnosis, the_number_of_steps_that_the_caller_knows_is_taken) {

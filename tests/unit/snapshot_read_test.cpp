@@ -175,7 +175,7 @@ TEST(ReadSnapshot, NoSegmentAndFourEmptyTracesAreValid) {
 TEST(ReadSnapshot, BlocksOfTorch20LieEndToEndAndTakeTheirFramesFromTheNewestHistory) {
   Document segment = {{"device", 0},       {"address", 1000}, {"total_size", 48},
                       {"active_size", 32}, {"stream", 0},     {"segment_type", "large"}};
-  const auto entry = [](std::int64_t size, int line) {
+  const auto entry = [](std::int64_t size, std::uint64_t line) {
     return Document{{"addr", 5}, {"real_size", size}, {"frames", {frame("a.py", line, "f")}}};
   };
   segment["blocks"] = {
@@ -274,7 +274,7 @@ TEST(ReadSnapshot, StacksDeeperThanAPicklesBatchAreWhole) {
   for (int level = 0; level < 2500; ++level)
     frames.push_back(frame("deep.py", 1, fmt::format("f{}", level)));
   document["device_traces"][1][1]["frames"] = frames;
-  for (const std::size_t batch : {1000, 7, 1 << 20}) {
+  for (const std::size_t batch : {1000U, 7U, 1U << 20}) {
     const Snapshot snapshot = read(document, {.batch = batch});
     const auto stack = snapshot.stacks[snapshot.traces[1][1].stack];
     ASSERT_THAT(stack, SizeIs(2500));

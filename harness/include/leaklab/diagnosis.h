@@ -1,6 +1,7 @@
 // What a memory snapshot tells: whether a program leaks, how fast, since when and from which line.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -31,7 +32,7 @@ struct CodeSite {
   std::string file;
   std::int64_t line = 0;
   std::string function;
-  friend bool operator==(const CodeSite&, const CodeSite&) = default;
+  friend auto operator<=>(const CodeSite&, const CodeSite&) = default;
 };
 
 struct Finding {

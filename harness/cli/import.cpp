@@ -37,45 +37,62 @@ struct Told {
 
 constexpr std::size_t largest_pattern = 64 * 1024;
 
+// The comments keep the clauses on lines of their own, whatever their length.
 constexpr auto file_text = R"(// {summary}.
 #include "leaklab/performer.h"
 #include "leaklab/scenario.h"
 
 using namespace leaklab;
 
-// The allocations of the loop that was reported; leaklab/pattern.h says how to read them.
+// The allocations of the loop; leaklab/pattern.h says how to read them.
 static Pattern pattern() {{
   return parse_pattern(
 #include "{id}.pattern"
   );
 }}
 
-LEAKLAB_SCENARIO({id}, .taxonomy = "{taxonomy}",
-                 .summary =
-                     {summary_text},
-                 .reports = {{{report}}},{fix}
-                 .steps = {steps}, .warmup = {warmup},
-                 .expect = [](const Setting&) {{ return pattern().growth(); }}) {{
+LEAKLAB_SCENARIO(
+    {id}, .taxonomy = "{taxonomy}",
+    // As the file was diagnosed.
+{summary_clause}
+    // Where it comes from.
+{reports_clause}
+{fix_clause}    // Those after the warm-up repeat {period} by {period}.
+    .steps = {steps}, .warmup = {warmup}, .expect = [](const Setting&) {{ return pattern().growth(); }}) {{
   Performer performer(pattern(), run.device());
   run.step([&](Step step) {{ performer.step(step.index, {fault}); }});
 }}
 )";
 
-// A C++ literal, in pieces that fit into 100 columns.
-std::string literal(const std::string& text) {
-  std::string quoted = "\"";
-  std::size_t column = 0;
+constexpr std::size_t columns = 100;
+
+std::string quoted(std::string_view text) {
+  std::string literal = "\"";
   for (const char c : text) {
-    if (column >= 60 && c == ' ') {
-      quoted += " \"\n                     \"";
-      column = 0;
-      continue;
-    }
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    ++column;
+    if (c == '"' || c == '\\') literal += '\\';
+    const auto byte = static_cast<unsigned char>(c);
+    literal += byte < 0x20 || byte >= 0x7f ? '?' : c;
   }
-  return quoted + "\"";
+  return literal + "\"";
+}
+
+// A clause of the scenario; its text is broken between words where it is longer than a line.
+std::string clause(std::string_view name, std::string_view text) {
+  auto line = fmt::format("    .{} = {},", name, quoted(text));
+  if (line.size() <= columns) return line;
+  line = fmt::format("    .{} =", name);
+  while (!text.empty()) {
+    // The indent and the comma, and the escapes at worst.
+    auto end = std::min(text.size(), columns - 12);
+    while (quoted(text.substr(0, end)).size() + 9 > columns) --end;
+    if (end < text.size()) {
+      const auto space = text.rfind(' ', end - 1);
+      if (space != std::string_view::npos) end = space + 1;
+    }
+    line += "\n        " + quoted(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+  return line + ",";
 }
 
 std::string id_of(const std::string& file) {
@@ -170,18 +187,18 @@ Written write(const Pattern& pattern, const Told& told, const Options& options,
   const auto report = options.report.empty()
                           ? std::filesystem::path(options.file).filename().string()
                           : options.report;
+  const auto scenario = fmt::format(
+      file_text, fmt::arg("id", id), fmt::arg("taxonomy", told.taxonomy),
+      fmt::arg("summary", told.summary),
+      fmt::arg("summary_clause", clause("summary", told.summary)),
+      fmt::arg("reports_clause", fmt::format("    .reports = {{{}}},", quoted(report))),
+      fmt::arg("fix_clause",
+               told.leak ? "    // What ends it.\n" + clause("fix", told.fix) + "\n" : ""),
+      fmt::arg("period", pattern.period),
+      fmt::arg("steps", warmup + std::max<std::int64_t>(16, 4 * pattern.period)),
+      fmt::arg("warmup", warmup), fmt::arg("fault", told.leak ? "run.fault()" : "false"));
   write_file(files.pattern, text);
-  write_file(
-      files.scenario,
-      fmt::format(
-          fmt::runtime(file_text), fmt::arg("id", id), fmt::arg("taxonomy", told.taxonomy),
-          fmt::arg("summary", told.summary), fmt::arg("summary_text", literal(told.summary)),
-          fmt::arg("report", literal(report)),
-          fmt::arg("fix", told.leak ? "\n                 .fix =\n                     " +
-                                          literal(told.fix) + ","
-                                    : ""),
-          fmt::arg("steps", warmup + std::max<std::int64_t>(16, 4 * pattern.period)),
-          fmt::arg("warmup", warmup), fmt::arg("fault", told.leak ? "run.fault()" : "false")));
+  write_file(files.scenario, scenario);
   return files;
 }
 

@@ -24,6 +24,7 @@ struct Options {
   std::vector<std::string> params;
   std::vector<std::string> channels;
   bool sites = false;
+  std::string snapshot;
   std::string json;
 };
 
@@ -101,6 +102,7 @@ Exit run(const Options& options) {
   }
   auto config = make_config(scenario, environment, twin, suite);
   config.sites = options.sites;
+  if (!options.snapshot.empty()) config.snapshot = std::filesystem::absolute(options.snapshot);
   const auto child = [&] {
     Progress progress;
     progress.show(0, 1, scenario.id);
@@ -140,6 +142,10 @@ Action add(CLI::App& app) {
       ->type_name("NAME")
       ->expected(1)
       ->take_all();
+  app.add_option(
+         "--snapshot", options->snapshot,
+         "write the allocator's events as a PyTorch memory snapshot, with a mark at each step")
+      ->type_name("FILE");
   app.add_flag("--sites", options->sites, "tell which operators made what was never freed");
   app.add_option("--time-limit", options->time_limit, "seconds that it may take")
       ->type_name("S")

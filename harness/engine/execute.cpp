@@ -15,6 +15,7 @@
 #include "leaklab/isolation.h"
 #include "leaklab/probe.h"
 #include "leaklab/scenario.h"
+#include "replay.h"
 
 namespace leaklab {
 
@@ -81,6 +82,7 @@ class Recorder final : public Run {
   }
 
   void measure(const Scenario& scenario) {
+    file_ = scenario.file;
     for (const auto& [name, value] : sample()) recording_.channels.at(name).start = value;
     try {
       scenario.body(*this);
@@ -92,7 +94,7 @@ class Recorder final : public Run {
       throw InternalError(fmt::format("scenario '{}' never called run.step", scenario.id));
     }
     synchronize(environment_);
-    if (site_table() != nullptr) recording_.sites = sites_;
+    if (config_.sites) recording_.sites = sites_;
     for (const auto& [name, value] : sample()) recording_.channels.at(name).released = value;
     for (const auto& probe : probes_) probe->empty_caches();
     for (const auto& [name, value] : sample()) recording_.channels.at(name).settled = value;
@@ -123,7 +125,10 @@ class Recorder final : public Run {
     if (stepped_) throw InternalError("a scenario calls run.step exactly once");
     stepped_ = true;
     for (std::int64_t index = 0; index < config_.steps; ++index) {
-      if (index == config_.warmup && site_table() != nullptr) site_table()->begin_judging();
+      if (auto* sites = site_table()) {
+        if (index == config_.warmup) sites->begin_judging();
+        sites->mark_boundary();
+      }
       event_log().begin_step();
       for (const auto& probe : probes_) probe->begin_step(index);
       body(Step{index, index < config_.warmup});
@@ -135,7 +140,11 @@ class Recorder final : public Run {
       }
       take_gauges(index);
     }
-    if (site_table() != nullptr) sites_ = site_table()->survivors();
+    if (auto* sites = site_table()) {
+      sites->mark_boundary();
+      sites_ = sites->survivors();
+      if (!config_.snapshot.empty()) take_snapshot(sites->history());
+    }
     drains_.clear();
   }
 
@@ -152,6 +161,12 @@ class Recorder final : public Run {
     Sample values;
     for (const auto& probe : probes_) probe->sample(values);
     return values;
+  }
+
+  // While all that the loop holds is alive, as a user would take one.
+  void take_snapshot(History history) const {
+    for (auto& stack : history.stacks) stack.push_back({file_, recording_.scenario, 0});
+    write_snapshot(to_snapshot(history), config_.snapshot);
   }
 
   void take_gauges(std::int64_t index) {
@@ -171,6 +186,7 @@ class Recorder final : public Run {
   std::vector<std::function<void()>> drains_;
   std::map<std::string, std::int64_t> gauges_;
   std::vector<Site> sites_;
+  std::string file_;
   bool stepped_ = false;
 };
 
@@ -180,7 +196,7 @@ class TorchEngine final : public Engine {
 
   Recording do_execute(const Scenario& scenario, const RunConfig& config) override {
     fix_what_varies(config.backend);
-    if (config.sites) record_sites();
+    if (config.sites || !config.snapshot.empty()) record_sites();
     Recording recording;
     recording.scenario = scenario.id;
     recording.twin = config.twin;
@@ -199,6 +215,18 @@ class TorchEngine final : public Engine {
       throw std::runtime_error(error.what_without_backtrace());
     }
     return recording;
+  }
+
+  std::vector<ReplayedLevel> do_replay(const History& history,
+                                       const std::string& backend) override {
+    fix_what_varies(backend);
+    try {
+      return perform(history, describe_backend(backend));
+    } catch (const c10::OutOfMemoryError& error) {
+      throw OutOfMemory(error.what_without_backtrace());
+    } catch (const c10::Error& error) {
+      throw std::runtime_error(error.what_without_backtrace());
+    }
   }
 
   std::vector<ProbeStatus> do_probe_statuses(const std::string& backend) override {

@@ -26,7 +26,7 @@ std::vector<std::string> includes(const fs::path& file) {
 
 bool is_torch_or_cuda(const std::string& include) {
   static const std::regex pattern(
-      R"(^(torch/|ATen/|c10/|caffe2/|cuda|cupti|nccl|nvml|leaklab/(torch|scenario|nets|amp|ddp|pinned_loader)\.h))");
+      R"(^(torch/|ATen/|c10/|caffe2/|cuda|cupti|nccl|nvml|leaklab/(torch|scenario|nets|amp|ddp|pinned_loader|performer)\.h))");
   return std::regex_search(include, pattern);
 }
 

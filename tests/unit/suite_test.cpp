@@ -56,6 +56,7 @@ class FakeEngine final : public Engine {
     return recording;
   }
   std::vector<ProbeStatus> do_probe_statuses(const std::string&) override { return {}; }
+  std::vector<ReplayedLevel> do_replay(const History&, const std::string&) override { return {}; }
 };
 
 Scenario leak(const std::string& id) {

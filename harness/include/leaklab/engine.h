@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "leaklab/history.h"
 #include "leaklab/recording.h"
 #include "leaklab/setting.h"
 
@@ -15,8 +16,15 @@ struct RunConfig {
   Setting setting;
   std::int64_t steps = 0;  // of which the first `warmup` are not judged
   std::int64_t warmup = 0;
-  std::string backend;  // "cpu" or "cuda"
-  bool sites = false;   // record the operators behind surviving allocations; costs time
+  std::string backend;   // "cpu" or "cuda"
+  bool sites = false;    // record the operators behind surviving allocations; costs time
+  std::string snapshot;  // where a memory snapshot of the steps goes; empty: none is taken
+};
+
+// What the allocator says at one boundary of a replay.
+struct ReplayedLevel {
+  Level live;
+  std::int64_t reserved = 0;  // bytes in segments; 0 on the CPU, which has none
 };
 
 struct ProbeStatus {
@@ -39,6 +47,11 @@ class Engine {
   Recording execute(const Scenario& scenario, const RunConfig& config) {
     return do_execute(scenario, config);
   }
+  // Performs the events on the allocator of that environment and reads it at each boundary. In a
+  // child process only.
+  std::vector<ReplayedLevel> replay(const History& history, const std::string& backend) {
+    return do_replay(history, backend);
+  }
   // What each probe can do in that environment. In a child process only.
   std::vector<ProbeStatus> probe_statuses(const std::string& backend) {
     return do_probe_statuses(backend);
@@ -47,6 +60,8 @@ class Engine {
  protected:
   virtual Environment do_describe(const std::string& backend) = 0;
   virtual Recording do_execute(const Scenario& scenario, const RunConfig& config) = 0;
+  virtual std::vector<ReplayedLevel> do_replay(const History& history,
+                                               const std::string& backend) = 0;
   virtual std::vector<ProbeStatus> do_probe_statuses(const std::string& backend) = 0;
 };
 

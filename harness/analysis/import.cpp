@@ -1,0 +1,365 @@
+#include "leaklab/import.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "leaklab/error.h"
+#include "leaklab/signature.h"
+#include "lifetimes.h"
+#include "sites.h"
+#include "steps.h"
+
+namespace leaklab {
+namespace {
+
+using Op = Pattern::Op;
+
+std::vector<History::Frame> frames_of(const Snapshot& snapshot, StackId stack) {
+  std::vector<History::Frame> frames;
+  for (const auto id : snapshot.stacks[stack]) {
+    const auto& frame = snapshot.frames[id];
+    frames.push_back({std::string(snapshot.strings[frame.file]),
+                      std::string(snapshot.strings[frame.function]), frame.line});
+  }
+  return frames;
+}
+
+// What of a history is kept: steps from `first` on, and allocations of some stacks.
+struct Selection {
+  std::size_t first = 0;
+  std::set<std::uint32_t> stacks;
+};
+
+// Allocations that the selection leaves out are gone with their frees; what was allocated before
+// the first step that is kept is gone as well.
+History select(const History& history, const Selection& selection) {
+  History kept;
+  kept.stacks = history.stacks;
+  constexpr auto gone = std::numeric_limits<std::uint32_t>::max();
+  std::map<std::uint32_t, std::uint32_t> numbers;
+  std::size_t event = history.boundaries[selection.first];
+  kept.boundaries.push_back(0);
+  std::uint32_t next = 0;
+  for (auto step = selection.first + 1; step < history.boundaries.size(); ++step) {
+    for (; event < history.boundaries[step]; ++event) {
+      auto at = history.events[event];
+      if (at.alloc) {
+        if (!selection.stacks.contains(at.stack)) continue;
+        numbers[at.allocation] = next;
+        at.allocation = next++;
+      } else {
+        const auto found = numbers.find(at.allocation);
+        at.allocation = found == numbers.end() ? gone : found->second;
+        if (at.allocation == gone) continue;
+      }
+      kept.events.push_back(at);
+    }
+    kept.boundaries.push_back(kept.events.size());
+  }
+  return kept;
+}
+
+// What must stay the same.
+struct Gist {
+  Verdict verdict = Verdict::undecided;
+  std::vector<std::tuple<std::string, std::string, std::int64_t, double>> findings;
+  friend bool operator==(const Gist&, const Gist&) = default;
+};
+
+Gist gist_of(const Diagnosis& diagnosis) {
+  Gist gist;
+  gist.verdict = diagnosis.verdict;
+  if (diagnosis.verdict != Verdict::leak) return gist;
+  for (const auto& finding : diagnosis.findings) {
+    gist.findings.emplace_back(finding.taxonomy, finding.site.file, finding.site.line,
+                               finding.bytes_per_step.value_or(0));
+  }
+  std::ranges::sort(gist.findings);
+  return gist;
+}
+
+class Reducer {
+ public:
+  Reducer(const History& history, const Diagnosis& diagnosis)
+      : history_(history), wanted_(gist_of(diagnosis)) {
+    const auto steps = history.boundaries.size() - 1;
+    period_ = static_cast<std::size_t>(std::max<std::int64_t>(1, diagnosis.period));
+    for (const auto& event : history.events) {
+      if (event.alloc) selection_.stacks.insert(event.stack);
+    }
+    if (!holds(selection_)) return;  // as it is, then
+    if (diagnosis.period > 0 || diagnosis.verdict != Verdict::leak) leave_out_steps(steps);
+    leave_out_stacks();
+  }
+
+  History reduced() const { return select(history_, selection_); }
+
+ private:
+  bool holds(const Selection& selection) const {
+    return gist_of(diagnose(to_snapshot(select(history_, selection)))) == wanted_;
+  }
+
+  // The fewest whole periods at the end that still show it.
+  void leave_out_steps(std::size_t steps) {
+    for (std::size_t periods = 4; periods * period_ < steps; periods += 1 + periods / 4) {
+      auto fewer = selection_;
+      fewer.first = steps - periods * period_;
+      if (!holds(fewer)) continue;
+      selection_ = fewer;
+      return;
+    }
+  }
+
+  void leave_out_stacks() {
+    std::vector<std::uint32_t> left(selection_.stacks.begin(), selection_.stacks.end());
+    std::size_t parts = 2;
+    while (!left.empty()) {
+      const auto size = (left.size() + parts - 1) / parts;
+      bool smaller = false;
+      for (std::size_t begin = 0; begin < left.size() && !smaller; begin += size) {
+        auto fewer = selection_;
+        const auto end = std::min(left.size(), begin + size);
+        for (auto i = begin; i < end; ++i) fewer.stacks.erase(left[i]);
+        if (!holds(fewer)) continue;
+        selection_ = std::move(fewer);
+        left.erase(left.begin() + static_cast<std::ptrdiff_t>(begin),
+                   left.begin() + static_cast<std::ptrdiff_t>(end));
+        smaller = true;
+      }
+      if (smaller) {
+        parts = std::max<std::size_t>(2, parts - 1);
+      } else if (size == 1) {
+        return;
+      } else {
+        parts = std::min(left.size(), parts * 2);
+      }
+    }
+  }
+
+  const History& history_;
+  Gist wanted_;
+  Selection selection_;
+  std::size_t period_ = 1;
+};
+
+// The steps of a history as a pattern whose last `period` ones repeat. What is still live at the
+// end and is no leak would pile up if its step were repeated: it is freed in its own step.
+Pattern pattern_of(const History& history, const std::vector<bool>& leaking_stacks,
+                   std::int64_t period) {
+  const auto steps = static_cast<std::int64_t>(history.boundaries.size()) - 1;
+  Pattern pattern;
+  pattern.period = std::clamp<std::int64_t>(period, 1, std::max<std::int64_t>(1, steps / 2));
+  pattern.steps.resize(static_cast<std::size_t>(steps));
+  std::set<std::uint32_t> freed;
+  for (const auto& event : history.events) {
+    if (!event.alloc) freed.insert(event.allocation);
+  }
+  std::map<std::uint32_t, std::pair<std::int64_t, std::int64_t>> places;
+  std::size_t event = 0;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    auto& ops = pattern.steps[static_cast<std::size_t>(step)];
+    std::vector<Op> at_the_end;
+    std::int64_t index = 0;
+    for (; event < history.boundaries[static_cast<std::size_t>(step) + 1]; ++event) {
+      const auto& at = history.events[event];
+      Op op;
+      if (!at.alloc) {
+        const auto [born, which] = places.at(at.allocation);
+        op.kind = Op::Kind::free;
+        op.steps_ago = step - born;
+        op.index = which;
+        ops.push_back(op);
+        continue;
+      }
+      op.bytes = at.bytes;
+      if (!freed.contains(at.allocation)) {
+        if (leaking_stacks[at.stack]) {
+          op.kind = Op::Kind::leak;
+        } else {
+          at_the_end.push_back({Op::Kind::free, 0, 0, index});
+        }
+      }
+      places[at.allocation] = {step, index++};
+      ops.push_back(op);
+    }
+    ops.insert(ops.end(), at_the_end.begin(), at_the_end.end());
+  }
+  return pattern;
+}
+
+std::int64_t leaked_in_a_period(const Pattern& pattern) {
+  return pattern.growth().per_period("requested");
+}
+
+}  // namespace
+
+History history_of(const Snapshot& snapshot, std::size_t device, const DiagnoseOptions& options) {
+  History history;
+  const auto& trace = snapshot.traces[device];
+  const auto life = lifetimes(snapshot, device);
+  const Sites sites(snapshot);
+  const auto steps = find_steps(snapshot, device, sites, life, options);
+  std::vector<std::uint32_t> stacks(snapshot.stacks.size(), 0);
+  const auto stack_of = [&](StackId id) {
+    if (id != 0 && stacks[id] == 0) {
+      stacks[id] = static_cast<std::uint32_t>(history.stacks.size());
+      history.stacks.push_back(frames_of(snapshot, id));
+    }
+    return stacks[id];
+  };
+  constexpr auto nothing = std::numeric_limits<std::uint32_t>::max();
+  std::vector<std::uint32_t> starts(trace.size(), nothing);  // allocation that begins at an event
+  std::vector<std::uint32_t> ends(trace.size(), nothing);
+  std::uint32_t next = 0;
+  const auto allocate = [&](std::int64_t bytes, StackId stack) {
+    history.events.push_back({true, next++, stack_of(stack), bytes});
+  };
+  for (const auto& block : life.unborn) allocate(block.requested, block.stack);
+  // A free whose allocation is not in the trace: what it frees was live before.
+  std::vector<bool> matched(trace.size(), false);
+  for (const auto& allocation : life.allocations) {
+    if (allocation.freed != no_event) matched[allocation.freed] = true;
+  }
+  for (std::size_t i = 0; i < trace.size(); ++i) {
+    if (trace[i].kind != life.free_kind || matched[i]) continue;
+    ends[i] = next;
+    allocate(trace[i].size, 0);
+  }
+  const auto before = history.events.size();
+  for (const auto& allocation : life.allocations) {
+    starts[allocation.born] = next;
+    if (allocation.freed != no_event) ends[allocation.freed] = next;
+    ++next;
+  }
+  std::size_t boundary = 0;
+  for (std::size_t i = 0; i <= trace.size(); ++i) {
+    while (boundary < steps.begin.size() && steps.begin[boundary] <= i) {
+      history.boundaries.push_back(history.events.size());
+      ++boundary;
+    }
+    if (i == trace.size()) break;
+    if (starts[i] != nothing) {
+      history.events.push_back({true, starts[i], stack_of(trace[i].stack), trace[i].size});
+    }
+    if (ends[i] != nothing) history.events.push_back({false, ends[i], 0, trace[i].size});
+  }
+  if (history.boundaries.empty()) history.boundaries = {before, history.events.size()};
+  return history;
+}
+
+FileLevels file_levels(const Snapshot& snapshot, std::size_t device,
+                       const DiagnoseOptions& options) {
+  const auto& trace = snapshot.traces[device];
+  const auto life = lifetimes(snapshot, device);
+  const Sites sites(snapshot);
+  const auto steps = find_steps(snapshot, device, sites, life, options);
+  FileLevels file;
+  file.entries.assign(steps.begin.begin(), steps.begin.end());
+  if (file.entries.empty()) file.entries = {0, trace.size()};
+  const auto requested = levels(trace, life);
+  // Without blocks the level is relative: what was freed and not allocated was there before.
+  std::int64_t unknown_bytes = 0;
+  auto allocations = static_cast<std::int64_t>(life.unborn.size()) + life.unknown_frees;
+  for (std::size_t entry = 0, i = 0; i < file.entries.size(); ++i) {
+    for (; entry < file.entries[i]; ++entry) {
+      if (trace[entry].kind == EventKind::alloc) ++allocations;
+      if (trace[entry].kind == life.free_kind) --allocations;
+    }
+    file.levels.push_back({requested[entry], allocations});
+  }
+  if (life.blocks) return file;
+  std::set<std::uint64_t> live;
+  for (const auto& event : trace) {
+    if (event.kind == EventKind::alloc) live.insert(event.address);
+    if (event.kind == life.free_kind && live.erase(event.address) == 0) unknown_bytes += event.size;
+  }
+  for (auto& level : file.levels) level.requested += unknown_bytes;
+  return file;
+}
+
+Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& options) {
+  Imported imported;
+  imported.diagnosis = diagnose(snapshot, options);
+  const auto& diagnosis = imported.diagnosis;
+  if (diagnosis.verdict == Verdict::undecided) {
+    throw UsageError(
+        "the file can't tell whether it shows a leak, so there is nothing to import: " +
+        diagnosis.summary);
+  }
+  const auto history = history_of(snapshot, static_cast<std::size_t>(diagnosis.device), options);
+  imported.allocations = std::ranges::count(history.events, true, &History::Event::alloc);
+  const auto reduced = Reducer(history, diagnosis).reduced();
+  imported.steps = static_cast<std::int64_t>(reduced.boundaries.size()) - 1;
+  imported.kept = std::ranges::count(reduced.events, true, &History::Event::alloc);
+
+  std::vector<bool> leaking(reduced.stacks.size(), false);
+  for (std::size_t stack = 0; stack < reduced.stacks.size(); ++stack) {
+    const auto& frames = reduced.stacks[stack];
+    leaking[stack] = std::ranges::any_of(diagnosis.findings, [&](const Finding& finding) {
+      if (finding.site.file.empty()) return true;
+      return std::ranges::any_of(frames, [&](const History::Frame& frame) {
+        return frame.file == finding.site.file &&
+               frame.line == static_cast<std::uint64_t>(finding.site.line);
+      });
+    });
+  }
+  if (diagnosis.verdict != Verdict::leak) leaking.assign(leaking.size(), false);
+  const auto period = diagnosis.period > 0 ? diagnosis.period : imported.steps / 2;
+  imported.pattern = pattern_of(reduced, leaking, period);
+  const auto grown = static_cast<std::int64_t>(
+      std::llround(diagnosis.bytes_per_step * static_cast<double>(imported.pattern.period)));
+  if (diagnosis.verdict == Verdict::leak && diagnosis.period > 0 &&
+      leaked_in_a_period(imported.pattern) != grown) {
+    // One tensor that a larger one replaces in each step, and the like: no allocation of its own
+    // stays, so what is added is what leaks.
+    imported.pattern = {{}, imported.pattern.period};
+    imported.pattern.steps.resize(static_cast<std::size_t>(2 * imported.pattern.period));
+    for (const auto half : {1, 2}) {
+      imported.pattern.steps[static_cast<std::size_t>(half * imported.pattern.period - 1)] = {
+          {Op::Kind::leak, grown, 0, 0}};
+    }
+  }
+  return imported;
+}
+
+Pattern import_series(std::span<const std::int64_t> levels) {
+  const auto steps = static_cast<std::int64_t>(levels.size());
+  if (steps < 4) {
+    throw UsageError(fmt::format("a series of {} steps is too short: give 4 or more", steps));
+  }
+  // The least warm-up after which a rule gives the rest a period.
+  for (std::int64_t warmup = 1; warmup <= steps - 3 && warmup <= steps / 2; ++warmup) {
+    const auto signature = classify(levels, {}, {warmup, 0});
+    const bool grows = signature.shape == Shape::linear || signature.shape == Shape::stairs;
+    const bool level = signature.shape == Shape::flat || signature.shape == Shape::sawtooth;
+    if (!grows && !level) continue;
+    Pattern pattern;
+    pattern.period = signature.period;
+    pattern.steps.resize(static_cast<std::size_t>(2 * pattern.period));
+    if (!grows) {
+      // Each step holds its level above the lowest one and drops that of the step before.
+      const auto last = levels.last(static_cast<std::size_t>(pattern.period));
+      const auto lowest = std::ranges::min(last);
+      for (std::size_t step = 0; step < pattern.steps.size(); ++step) {
+        const auto held = last[step % last.size()] - lowest;
+        pattern.steps[step] = {{Op::Kind::free, 0, 1, 0}, {Op::Kind::alloc, held, 0, 0}};
+      }
+      return pattern;
+    }
+    for (const auto half : {1, 2}) {
+      pattern.steps[static_cast<std::size_t>(half * pattern.period - 1)] = {
+          {Op::Kind::leak, signature.growth, 0, 0}};
+    }
+    return pattern;
+  }
+  throw UsageError(
+      "the series neither grows by the same bytes in every period nor stays level, so it gives no "
+      "pattern; cut off what is not the loop");
+}
+
+}  // namespace leaklab

@@ -1,0 +1,272 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "leaklab/file.h"
+#include "leaklab/import.h"
+#include "leaklab/taxonomy.h"
+#include "options.h"
+
+namespace leaklab {
+namespace {
+
+struct Options {
+  std::string file;
+  std::string id;
+  std::string taxonomy;
+  std::string report;
+  std::string dir;
+  std::int64_t steps = 0;
+  bool from_series = false;
+  std::string json;
+};
+
+// What the scenario says of itself.
+struct Told {
+  std::string taxonomy;
+  std::string summary;
+  std::string fix;
+  bool leak = false;
+};
+
+constexpr std::size_t largest_pattern = 64 * 1024;
+
+// The comments keep the clauses on lines of their own, whatever their length.
+constexpr auto file_text = R"(// {summary}.
+#include "leaklab/performer.h"
+#include "leaklab/scenario.h"
+
+using namespace leaklab;
+
+// The allocations of the loop; leaklab/pattern.h says how to read them.
+static Pattern pattern() {{
+  return parse_pattern(
+#include "{id}.pattern"
+  );
+}}
+
+LEAKLAB_SCENARIO(
+    {id}, .taxonomy = "{taxonomy}",
+    // As the file was diagnosed.
+{summary_clause}
+    // Where it comes from.
+{reports_clause}
+{fix_clause}    // Those after the warm-up repeat {period} by {period}.
+    .steps = {steps}, .warmup = {warmup}, .expect = [](const Setting&) {{ return pattern().growth(); }}) {{
+  Performer performer(pattern(), run.device());
+  run.step([&](Step step) {{ performer.step(step.index, {fault}); }});
+}}
+)";
+
+constexpr std::size_t columns = 100;
+
+std::string literal(std::string_view text) {
+  std::string written = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') written += '\\';
+    const auto byte = static_cast<unsigned char>(c);
+    written += byte < 0x20 || byte >= 0x7f ? '?' : c;
+  }
+  return written + "\"";
+}
+
+// A clause of the scenario; its text is broken between words where it is longer than a line.
+std::string clause(std::string_view name, std::string_view text) {
+  auto line = fmt::format("    .{} = {},", name, literal(text));
+  if (line.size() <= columns) return line;
+  line = fmt::format("    .{} =", name);
+  while (!text.empty()) {
+    // The indent and the comma, and the escapes at worst.
+    auto end = std::min(text.size(), columns - 12);
+    while (literal(text.substr(0, end)).size() + 9 > columns) --end;
+    if (end < text.size()) {
+      const auto space = text.rfind(' ', end - 1);
+      if (space != std::string_view::npos) end = space + 1;
+    }
+    line += "\n        " + literal(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+  return line + ",";
+}
+
+std::string id_of(const std::string& file) {
+  std::string id = "imported_";
+  for (const char c : std::filesystem::path(file).stem().string()) {
+    const auto byte = static_cast<unsigned char>(c);
+    const char letter = std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '_';
+    if (letter != '_' || !id.ends_with('_')) id += letter;
+  }
+  while (id.ends_with('_')) id.pop_back();
+  return id.substr(0, 60);
+}
+
+std::string bytes_text(double bytes) {
+  const auto whole = static_cast<std::int64_t>(bytes);
+  return static_cast<double>(whole) == bytes ? fmt::format("{}", whole)
+                                             : fmt::format("{:.3f}", bytes);
+}
+
+Told told_of(const Diagnosis& diagnosis, const std::string& wish) {
+  Told told;
+  told.leak = diagnosis.verdict == Verdict::leak;
+  told.taxonomy = wish;
+  if (!told.leak) {
+    if (told.taxonomy.empty()) {
+      told.taxonomy = diagnosis.lookalikes.empty() ? "N01" : diagnosis.lookalikes.front().taxonomy;
+    }
+    told.summary =
+        fmt::format("a loop of {} steps that seemed to leak and holds no more in the end",
+                    diagnosis.steps.count);
+    return told;
+  }
+  const auto& first = diagnosis.findings.front();
+  if (told.taxonomy.empty()) told.taxonomy = first.taxonomy.empty() ? "L02" : first.taxonomy;
+  const auto file = std::filesystem::path(first.site.file).filename().string();
+  told.summary = fmt::format(
+      "{} bytes a step stay{}", bytes_text(diagnosis.bytes_per_step),
+      file.empty() ? "" : fmt::format(", allocated in {} line {}", file, first.site.line));
+  told.fix = first.fix.empty() ? "free in each step what the step allocates" : first.fix;
+  while (told.fix.ends_with('.')) told.fix.pop_back();
+  return told;
+}
+
+// The last number of each line; a line without any, such as a heading, is passed over.
+std::vector<std::int64_t> read_series(const std::string& file) {
+  std::vector<std::int64_t> levels;
+  const auto text = read_file(file);
+  std::size_t number = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto end = std::min(text.find('\n', begin), text.size());
+    auto line = text.substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) {
+      line.pop_back();
+    }
+    const auto cell = line.substr(line.find_last_of(",;\t ") + 1);
+    double value = 0;
+    const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+    const bool is_number = error == std::errc() && stop == cell.data() + cell.size();
+    if (is_number) {
+      levels.push_back(static_cast<std::int64_t>(value));
+    } else if (!levels.empty() && !line.empty()) {
+      throw UsageError(fmt::format("{}, line {}: '{}' is no number of bytes", file, number, cell));
+    }
+  }
+  return levels;
+}
+
+struct Written {
+  std::filesystem::path scenario;
+  std::filesystem::path pattern;
+};
+
+Written write(const Pattern& pattern, const Told& told, const Options& options,
+              const std::string& id) {
+  const auto text = fmt::format("R\"({})\"\n", to_text(pattern));
+  if (text.size() > largest_pattern) {
+    throw UsageError(
+        fmt::format("{}: the smallest pattern that shows the same takes {} bytes, which "
+                    "is more than a scenario's {}",
+                    options.file, text.size(), largest_pattern));
+  }
+  const auto folder = !options.dir.empty() ? std::filesystem::path(options.dir)
+                                           : default_baselines().parent_path() / "scenarios";
+  const Written files{folder / (id + ".cpp"), folder / (id + ".pattern")};
+  if (std::filesystem::exists(files.scenario)) {
+    throw UsageError(
+        fmt::format("there is {} already; name another --id", files.scenario.string()));
+  }
+  const auto warmup = std::max<std::int64_t>(1, pattern.warmup());
+  const auto report = options.report.empty()
+                          ? std::filesystem::path(options.file).filename().string()
+                          : options.report;
+  const auto scenario = fmt::format(
+      file_text, fmt::arg("id", id), fmt::arg("taxonomy", told.taxonomy),
+      fmt::arg("summary", told.summary),
+      fmt::arg("summary_clause", clause("summary", told.summary)),
+      fmt::arg("reports_clause", fmt::format("    .reports = {{{}}},", literal(report))),
+      fmt::arg("fix_clause",
+               told.leak ? "    // What ends it.\n" + clause("fix", told.fix) + "\n" : ""),
+      fmt::arg("period", pattern.period),
+      fmt::arg("steps", warmup + std::max<std::int64_t>(16, 4 * pattern.period)),
+      fmt::arg("warmup", warmup), fmt::arg("fault", told.leak ? "run.fault()" : "false"));
+  write_file(files.pattern, text);
+  write_file(files.scenario, scenario);
+  return files;
+}
+
+Exit run(const Options& options) {
+  const auto id = options.id.empty() ? id_of(options.file) : options.id;
+  if (!options.taxonomy.empty()) known_class(options.taxonomy);
+  Told told;
+  Pattern pattern;
+  nlohmann::json document;
+  std::string text;
+  if (options.from_series) {
+    const auto levels = read_series(options.file);
+    pattern = import_series(levels);
+    const auto growth = pattern.growth().per_period("requested");
+    Diagnosis diagnosis;
+    diagnosis.verdict = growth > 0 ? Verdict::leak : Verdict::clean;
+    diagnosis.bytes_per_step = static_cast<double>(growth) / static_cast<double>(pattern.period);
+    diagnosis.steps.count = static_cast<std::int64_t>(levels.size());
+    diagnosis.findings.resize(growth > 0 ? 1 : 0);
+    told = told_of(diagnosis, options.taxonomy);
+    text = fmt::format("{} levels: {} bytes in {} step{}\n", levels.size(), growth, pattern.period,
+                       pattern.period == 1 ? "" : "s");
+  } else {
+    DiagnoseOptions asked;
+    asked.steps = options.steps;
+    const auto imported = import_snapshot(read_snapshot(options.file), asked);
+    pattern = imported.pattern;
+    told = told_of(imported.diagnosis, options.taxonomy);
+    text = fmt::format("{}\nkept {} of {} allocations, {} of {} steps\n",
+                       imported.diagnosis.summary, imported.kept, imported.allocations,
+                       imported.steps, imported.diagnosis.steps.seen);
+    document["diagnosis"] = to_json(imported.diagnosis);
+  }
+  const auto files = write(pattern, told, options, id);
+  document["id"] = id;
+  document["file"] = files.scenario.string();
+  document["pattern"] = files.pattern.string();
+  text += fmt::format(
+      "wrote {}\nand {}\nbuild it:  cmake --build --preset release\nrun it:    leaklab check {}\n"
+      "store it:  leaklab record {}\n",
+      files.scenario.string(), files.pattern.string(), id, id);
+  print(options.json, document, text);
+  return Exit::ok;
+}
+
+Action add(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("FILE", options->file, "a memory snapshot, or a CSV with --from-series")
+      ->required();
+  app.add_option("--id", options->id, "of the scenario; default: from the file's name");
+  app.add_option("--class", options->taxonomy, "default: as diagnosed")->type_name("CLASS");
+  app.add_option("--report", options->report,
+                 "public report, as owner/repository#number; default: the file's name");
+  app.add_option("--dir", options->dir, "folder of the scenarios")->type_name("DIR");
+  app.add_option("--steps", options->steps, "how many steps the trace holds, if you know")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--from-series", options->from_series,
+               "the file is a CSV of bytes by step: the last number of each line");
+  add_json(app, options->json);
+  return [options] { return run(*options); };
+}
+
+const CommandRegistration registration{
+    {"import", "Makes a small scenario that leaks as a user's memory snapshot does.",
+     "  leaklab import snapshot.pickle --id reported_cache --report owner/repository#123\n"
+     "  leaklab import --from-series memory.csv --class L20",
+     add}};
+
+}  // namespace
+}  // namespace leaklab

@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "leaklab/import.h"
+#include "leaklab/isolation.h"
+#include "options.h"
+#include "report/table.h"
+
+namespace leaklab {
+namespace {
+
+struct Options {
+  std::string file;
+  std::string env = "auto";
+  std::int64_t device = -1;
+  std::int64_t steps = 0;
+  std::int64_t time_limit = 600;
+  std::string json;
+};
+
+// Bytes in segments of that device at each boundary: the segments of the file, less what the trace
+// adds after the boundary.
+std::vector<std::int64_t> reserved_of(const Snapshot& snapshot, std::size_t device,
+                                      const std::vector<std::size_t>& entries) {
+  std::int64_t reserved = 0;
+  for (const auto& segment : snapshot.segments) {
+    if (segment.device == static_cast<std::int32_t>(device)) reserved += segment.total_size;
+  }
+  std::vector<std::int64_t> levels(entries.size());
+  const auto& trace = snapshot.traces[device];
+  auto event = trace.size();
+  for (auto i = entries.size(); i-- > 0;) {
+    for (; event > entries[i]; --event) {
+      const auto kind = trace[event - 1].kind;
+      if (kind == EventKind::segment_alloc || kind == EventKind::segment_map) {
+        reserved -= trace[event - 1].size;
+      } else if (kind == EventKind::segment_free || kind == EventKind::segment_unmap) {
+        reserved += trace[event - 1].size;
+      }
+    }
+    levels[i] = reserved;
+  }
+  return levels;
+}
+
+std::vector<ReplayedLevel> replayed(const History& history, const Environment& environment,
+                                    const Options& options) {
+  const Job job{[&] {
+    auto rows = nlohmann::json::array();
+    for (const auto& level : engine()->replay(history, environment.backend)) {
+      rows.push_back({level.live.requested, level.live.allocations, level.reserved});
+    }
+    return rows.dump();
+  }};
+  IsolationOptions isolation;
+  isolation.time_limit = std::chrono::seconds(options.time_limit);
+  const auto child = run_isolated({job}, isolation).front();
+  if (child.ending != Ending::finished) {
+    std::fputs(child.log.c_str(), stderr);
+    throw Error(Exit::finding,
+                fmt::format("the replay of {} did not finish: {}{}", options.file, child.detail,
+                            child.ending == Ending::timeout ? "; --time-limit gives it more" : ""));
+  }
+  std::vector<ReplayedLevel> levels;
+  for (const auto& row : nlohmann::json::parse(child.payload)) {
+    levels.push_back({{row[0], row[1]}, row[2]});
+  }
+  return levels;
+}
+
+Exit run(const Options& options) {
+  if (engine() == nullptr) resolve_environment(options.env);  // throws, and says what to do
+  const auto snapshot = read_snapshot(options.file);
+  std::size_t device = 0;
+  for (std::size_t i = 0; i < snapshot.traces.size(); ++i) {
+    if (snapshot.traces[i].size() > snapshot.traces[device].size()) device = i;
+  }
+  if (options.device >= 0) device = static_cast<std::size_t>(options.device);
+  if (device >= snapshot.traces.size() || snapshot.traces[device].empty()) {
+    throw UsageError(
+        fmt::format("{} has no events of device {}, so nothing can be replayed: record "
+                    "with torch.cuda.memory._record_memory_history(max_entries=100000)",
+                    options.file, device));
+  }
+  DiagnoseOptions asked;
+  asked.steps = options.steps;
+  const auto filed = file_levels(snapshot, device, asked);
+  const auto history = history_of(snapshot, device, asked);
+  const auto environment = resolve_environment(options.env);
+  const auto got = replayed(history, environment, options);
+  const auto reserved = reserved_of(snapshot, device, filed.entries);
+
+  bool same = true;
+  Table table({{"after step", Align::left},
+               {"requested", Align::right},
+               {"replayed", Align::right},
+               {"live", Align::right},
+               {"replayed", Align::right},
+               {"reserved", Align::right},
+               {"replayed", Align::right}});
+  auto rows = nlohmann::json::array();
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const auto& want = filed.levels[i];
+    same = same && want == got[i].live;
+    const auto number = [](std::int64_t value) {
+      return Cell{fmt::format("{}", value), Tint::none};
+    };
+    table.add({{i == 0 ? std::string("start") : fmt::format("{}", i - 1), Tint::none},
+               number(want.requested),
+               number(got[i].live.requested),
+               number(want.allocations),
+               number(got[i].live.allocations),
+               number(reserved[i]),
+               number(got[i].reserved)});
+    rows.push_back({{"requested", want.requested},
+                    {"requested_replayed", got[i].live.requested},
+                    {"live", want.allocations},
+                    {"live_replayed", got[i].live.allocations},
+                    {"reserved", reserved[i]},
+                    {"reserved_replayed", got[i].reserved}});
+  }
+  print(options.json,
+        {{"file", options.file},
+         {"environment", to_json(environment)},
+         {"equal", same},
+         {"levels", rows}},
+        table.text(style_of(stdout)) +
+            fmt::format("\n{} events on {}: requested bytes and live allocations {}\n",
+                        history.events.size(), environment.device,
+                        same ? "are equal at every step" : "differ"));
+  return same ? Exit::ok : Exit::finding;
+}
+
+Action add(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("FILE", options->file, "a memory snapshot")->required();
+  add_env(app, options->env);
+  app.add_option("--device", options->device, "of the file; default: the one with most events")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--steps", options->steps, "how many steps the trace holds, if you know")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--time-limit", options->time_limit, "seconds that the replay may take")
+      ->type_name("S")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 86'400));
+  add_json(app, options->json);
+  return [options] { return run(*options); };
+}
+
+const CommandRegistration registration{
+    {"replay",
+     "Performs the allocations of a memory snapshot and compares what the allocator says.",
+     "  leaklab replay snapshot.pickle --env cpu\n"
+     "  leaklab replay snapshot.pickle --json replay.json",
+     add}};
+
+}  // namespace
+}  // namespace leaklab

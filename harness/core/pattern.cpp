@@ -1,0 +1,122 @@
+#include "leaklab/pattern.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "leaklab/error.h"
+
+namespace leaklab {
+namespace {
+
+using Op = Pattern::Op;
+
+constexpr std::int64_t exact_small = std::int64_t{1} << 20;
+constexpr std::int64_t exact_large = std::int64_t{10} << 20;
+constexpr std::int64_t large_block = std::int64_t{2} << 20;
+
+[[noreturn]] void fail(std::size_t line, std::string_view word) {
+  throw UsageError(
+      fmt::format("line {} of the pattern has '{}', which is neither a number of bytes nor "
+                  "-STEPS.INDEX; import "
+                  "the file again",
+                  line, word));
+}
+
+std::int64_t number(std::string_view digits, std::size_t line, std::string_view word) {
+  std::int64_t value = 0;
+  const auto* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, value);
+  if (error != std::errc() || stop != end || value < 0) fail(line, word);
+  return value;
+}
+
+Op op_of(std::string_view word, std::size_t line) {
+  Op op;
+  if (word.starts_with('-')) {
+    const auto dot = word.find('.');
+    if (dot == std::string_view::npos) fail(line, word);
+    op.kind = Op::Kind::free;
+    op.steps_ago = number(word.substr(1, dot - 1), line, word);
+    op.index = number(word.substr(dot + 1), line, word);
+    return op;
+  }
+  const bool leaks = word.ends_with('!');
+  op.kind = leaks ? Op::Kind::leak : Op::Kind::alloc;
+  op.bytes = number(word.substr(0, word.size() - (leaks ? 1 : 0)), line, word);
+  return op;
+}
+
+std::vector<Op> step_of(std::string_view text, std::size_t line) {
+  std::vector<Op> ops;
+  while (!text.empty()) {
+    const auto space = text.find(' ');
+    if (space != 0) ops.push_back(op_of(text.substr(0, space), line));
+    text = space == std::string_view::npos ? std::string_view() : text.substr(space + 1);
+  }
+  return ops;
+}
+
+std::string word_of(const Op& op) {
+  if (op.kind == Op::Kind::free) return fmt::format("-{}.{}", op.steps_ago, op.index);
+  return fmt::format("{}{}", op.bytes, op.kind == Op::Kind::leak ? "!" : "");
+}
+
+}  // namespace
+
+const std::vector<Op>& Pattern::at(std::int64_t index) const {
+  const auto count = static_cast<std::int64_t>(steps.size());
+  if (index >= count) index = count - period + (index - count) % period;
+  return steps[static_cast<std::size_t>(index)];
+}
+
+Growth Pattern::growth() const {
+  Growth growth;
+  bool rounds_exactly = true;
+  for (auto step = warmup(); step < static_cast<std::int64_t>(steps.size()); ++step) {
+    for (const auto& op : at(step)) {
+      if (op.kind != Op::Kind::leak) continue;
+      growth.tensor(op.bytes);
+      rounds_exactly = rounds_exactly && (op.bytes <= exact_small ||
+                                          (op.bytes >= exact_large && op.bytes % large_block == 0));
+    }
+  }
+  if (!rounds_exactly) growth.unpredicted("allocated");
+  return growth.every(period);
+}
+
+Pattern parse_pattern(std::string_view text) {
+  Pattern pattern;
+  std::size_t line = 0;
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    const auto words = text.substr(0, end);
+    if (++line == 1) {
+      pattern.period = number(words, line, words);
+    } else {
+      pattern.steps.push_back(step_of(words, line));
+    }
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  if (pattern.period < 1 || pattern.warmup() < 0) {
+    throw UsageError(
+        fmt::format("the pattern repeats its last {} steps and has {}; import the file again",
+                    pattern.period, pattern.steps.size()));
+  }
+  return pattern;
+}
+
+std::string to_text(const Pattern& pattern) {
+  auto text = fmt::format("{}\n", pattern.period);
+  for (const auto& step : pattern.steps) {
+    std::string separator;
+    for (const auto& op : step) {
+      text += separator + word_of(op);
+      separator = " ";
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace leaklab

@@ -1,0 +1,46 @@
+// From a user's report to a scenario: the smallest pattern of allocations that shows the same.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "leaklab/diagnosis.h"
+#include "leaklab/history.h"
+#include "leaklab/pattern.h"
+
+namespace leaklab {
+
+struct Imported {
+  Pattern pattern;
+  Diagnosis diagnosis;           // of the whole file
+  std::int64_t allocations = 0;  // of the file
+  std::int64_t steps = 0;        // that the reduced history keeps
+  std::int64_t kept = 0;         // allocations that it keeps
+};
+
+// The events of the device that was diagnosed, with boundaries at the steps that were found; what
+// was live before the trace begins is allocated before the first step. Where no steps were found,
+// the whole trace is one.
+History history_of(const Snapshot& snapshot, std::size_t device, const DiagnoseOptions& options);
+
+// What the file itself says at the same boundaries.
+struct FileLevels {
+  std::vector<std::size_t> entries;  // of the trace before each boundary
+  std::vector<Level> levels;
+};
+FileLevels file_levels(const Snapshot& snapshot, std::size_t device,
+                       const DiagnoseOptions& options);
+
+// Leaves out steps, then lines of the program, for as long as the diagnosis stays the same: the
+// verdict, and of a leak its lines, classes and bytes per step. Delta debugging: Zeller and
+// Hildebrandt, "Simplifying and isolating failure-inducing input", 2002. Throws UsageError for a
+// snapshot whose diagnosis is undecided.
+Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& options = {});
+
+// A pattern with the growth of a series, one level in bytes a step. Throws UsageError for a series
+// that no rule of signature.h gives a period.
+Pattern import_series(std::span<const std::int64_t> levels);
+
+}  // namespace leaklab

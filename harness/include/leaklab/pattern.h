@@ -1,0 +1,45 @@
+// The allocations of a loop, as text that a scenario file includes: what `leaklab import` makes of
+// a report.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "leaklab/growth.h"
+
+namespace leaklab {
+
+// The steps of `steps` are performed in their order; the last `period` of them are repeated for as
+// long as the run lasts.
+//
+// As text: the number of steps that repeat, then one line a step. A word is the bytes of an
+// allocation, with a ! after it where it is the leak, or -S.I: what the allocation I of S steps ago
+// has is freed. "1\n64 64! -0.0\n" is one step that allocates twice and frees the first.
+struct Pattern {
+  struct Op {
+    enum class Kind : std::uint8_t { alloc, leak, free };
+    Kind kind = Kind::alloc;
+    std::int64_t bytes = 0;      // of an allocation
+    std::int64_t steps_ago = 0;  // of a free
+    std::int64_t index = 0;      // of a free: which allocation of that step
+    friend bool operator==(const Op&, const Op&) = default;
+  };
+  std::vector<std::vector<Op>> steps;
+  std::int64_t period = 1;
+
+  // Step `index` of a run of any length.
+  const std::vector<Op>& at(std::int64_t index) const;
+  // Steps that come before the ones that repeat.
+  std::int64_t warmup() const { return static_cast<std::int64_t>(steps.size()) - period; }
+  // What the leaks of one period add.
+  Growth growth() const;
+  friend bool operator==(const Pattern&, const Pattern&) = default;
+};
+
+// Throws UsageError that names the word and its line for a text that is none.
+Pattern parse_pattern(std::string_view text);
+std::string to_text(const Pattern& pattern);
+
+}  // namespace leaklab

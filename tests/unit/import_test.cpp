@@ -1,0 +1,167 @@
+// From snapshots and series to patterns of allocations.
+#include "leaklab/import.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "leaklab/error.h"
+#include "made_snapshot.h"
+
+namespace leaklab {
+namespace {
+
+using made::Program;
+using made::Training;
+using testing::HasSubstr;
+
+std::int64_t allocations(const Pattern& pattern) {
+  std::int64_t count = 0;
+  for (const auto& step : pattern.steps) {
+    for (const auto& op : step) count += op.kind == Pattern::Op::Kind::free ? 0 : 1;
+  }
+  return count;
+}
+
+TEST(Import, a_leak_keeps_its_rate_and_loses_what_the_diagnosis_does_not_need) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 40; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 640);
+  }
+  const auto imported = import_snapshot(program.dump());
+  EXPECT_EQ(imported.diagnosis.verdict, Verdict::leak);
+  EXPECT_EQ(imported.pattern.growth().per_period("requested"), 640);
+  EXPECT_EQ(imported.pattern.growth().per_period("live_allocations"), 1);
+  EXPECT_EQ(imported.pattern.period, 1);
+  EXPECT_LT(imported.steps, 40);
+  EXPECT_LT(imported.kept, imported.allocations / 4);
+  EXPECT_EQ(allocations(imported.pattern), imported.kept);
+}
+
+TEST(Import, a_leak_each_third_step_keeps_its_period) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 60; ++step) {
+    training.step();
+    if (step % 3 == 2) program.alloc(Program::line(16), 1000);
+  }
+  const auto pattern = import_snapshot(program.dump()).pattern;
+  EXPECT_EQ(pattern.period, 3);
+  EXPECT_EQ(pattern.growth().per_period("requested"), 1000);
+}
+
+TEST(Import, two_leaks_are_both_kept) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 30; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 4096);
+    program.alloc(Program::line(17), 640);
+  }
+  const auto growth = import_snapshot(program.dump()).pattern.growth();
+  EXPECT_EQ(growth.per_period("requested"), 4096 + 640);
+  EXPECT_EQ(growth.per_period("live_allocations"), 2);
+}
+
+TEST(Import, a_tensor_that_a_larger_one_replaces_leaks_what_it_grows_by) {
+  Program program;
+  Training training(program);
+  auto kept = program.alloc(Program::line(16), 640);
+  for (int step = 1; step < 40; ++step) {
+    training.step();
+    const auto larger = program.alloc(Program::line(16), 640 * (step + 1));
+    program.free(kept, Program::line(16));
+    kept = larger;
+  }
+  const auto imported = import_snapshot(program.dump());
+  ASSERT_EQ(imported.diagnosis.verdict, Verdict::leak) << imported.diagnosis.summary;
+  EXPECT_EQ(imported.pattern.growth().per_period("requested"), 640 * imported.pattern.period);
+}
+
+TEST(Import, a_loop_that_does_not_leak_becomes_a_pattern_that_does_not_grow) {
+  Program program;
+  Training training(program);
+  training.adam = true;
+  for (int step = 0; step < 24; ++step) training.step();
+  const auto imported = import_snapshot(program.dump());
+  EXPECT_EQ(imported.diagnosis.verdict, Verdict::clean);
+  EXPECT_EQ(imported.pattern.growth().per_period("requested"), 0);
+  EXPECT_EQ(imported.pattern.growth().per_period("live_allocations"), 0);
+}
+
+TEST(Import, the_same_file_gives_the_same_pattern) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 20; ++step) training.step(1 + step % 3, true);
+  const auto snapshot = program.dump();
+  EXPECT_EQ(import_snapshot(snapshot).pattern, import_snapshot(snapshot).pattern);
+}
+
+TEST(Import, a_file_that_can_not_tell_is_refused) {
+  Program program;
+  Training training(program);
+  training.step();
+  program.drop_history();
+  try {
+    import_snapshot(program.dump());
+    FAIL() << "not refused";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("can't tell whether it shows a leak"));
+  }
+}
+
+TEST(Import, the_events_of_a_file_have_its_levels) {
+  const auto folder = std::filesystem::path(LEAKLAB_SOURCE_DIR) / "tests/data/snapshots";
+  std::int64_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".pickle") continue;
+    const auto snapshot = read_snapshot(entry.path());
+    for (std::size_t device = 0; device < snapshot.traces.size(); ++device) {
+      if (snapshot.traces[device].empty()) continue;
+      EXPECT_EQ(levels(history_of(snapshot, device, {})), file_levels(snapshot, device, {}).levels)
+          << entry.path() << " device " << device;
+      ++files;
+    }
+  }
+  EXPECT_GT(files, 10);
+}
+
+TEST(Import, a_series_that_grows_by_the_same_bytes_becomes_one_leak_a_period) {
+  std::vector<std::int64_t> series = {5000, 9000};
+  for (int step = 0; step < 20; ++step) series.push_back(series.back() + 640);
+  const auto pattern = import_series(series);
+  EXPECT_EQ(pattern.period, 1);
+  EXPECT_EQ(pattern.growth().per_period("requested"), 640);
+}
+
+TEST(Import, a_series_of_stairs_keeps_their_period) {
+  std::vector<std::int64_t> series;
+  for (std::int64_t step = 0; step < 24; ++step) series.push_back(1'000'000 + step / 4 * 8192);
+  const auto pattern = import_series(series);
+  EXPECT_EQ(pattern.period, 4);
+  EXPECT_EQ(pattern.growth().per_period("requested"), 8192);
+}
+
+TEST(Import, a_series_that_is_level_or_a_sawtooth_does_not_grow) {
+  const std::vector<std::int64_t> flat(12, 4096);
+  EXPECT_EQ(import_series(flat).growth().per_period("requested"), 0);
+  std::vector<std::int64_t> sawtooth;
+  for (std::int64_t step = 0; step < 24; ++step) sawtooth.push_back(4096 + step % 4 * 512);
+  const auto pattern = import_series(sawtooth);
+  EXPECT_EQ(pattern.growth().per_period("requested"), 0);
+  EXPECT_EQ(pattern.period, 4);
+}
+
+TEST(Import, a_series_that_tells_nothing_is_refused) {
+  const std::vector<std::int64_t> brief = {1, 2, 3};
+  EXPECT_THROW(import_series(brief), UsageError);
+  std::vector<std::int64_t> noise;
+  for (std::int64_t step = 0; step < 24; ++step) noise.push_back(step * step * 7919 % 10'007);
+  EXPECT_THROW(import_series(noise), UsageError);
+}
+
+}  // namespace
+}  // namespace leaklab

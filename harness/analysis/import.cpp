@@ -74,10 +74,16 @@ struct Gist {
 Gist gist_of(const Diagnosis& diagnosis) {
   Gist gist;
   gist.verdict = diagnosis.verdict;
-  if (diagnosis.verdict != Verdict::leak) return gist;
-  for (const auto& finding : diagnosis.findings) {
-    gist.findings.emplace_back(finding.taxonomy, finding.site.file, finding.site.line,
-                               finding.bytes_per_step.value_or(0));
+  if (diagnosis.verdict == Verdict::leak) {
+    for (const auto& finding : diagnosis.findings) {
+      gist.findings.emplace_back(finding.taxonomy, finding.site.file, finding.site.line,
+                                 finding.bytes_per_step.value_or(0));
+    }
+  } else {
+    // What seemed to leak is what makes it worth a scenario.
+    for (const auto& lookalike : diagnosis.lookalikes) {
+      gist.findings.emplace_back(lookalike.taxonomy, lookalike.site.file, lookalike.site.line, 0);
+    }
   }
   std::ranges::sort(gist.findings);
   return gist;
@@ -147,53 +153,126 @@ class Reducer {
   std::size_t period_ = 1;
 };
 
-// The steps of a history as a pattern whose last `period` ones repeat. What is still live at the
-// end and is no leak would pile up if its step were repeated: it is freed in its own step.
-Pattern pattern_of(const History& history, const std::vector<bool>& leaking_stacks,
-                   std::int64_t period) {
-  const auto steps = static_cast<std::int64_t>(history.boundaries.size()) - 1;
+// Allocations and frees of each step. What is live at the end and was allocated on a leaking line
+// is a leak.
+Pattern steps_of(const History& history, const std::vector<bool>& leaking_stacks) {
+  const auto steps = history.boundaries.size() - 1;
   Pattern pattern;
-  pattern.period = std::clamp<std::int64_t>(period, 1, std::max<std::int64_t>(1, steps / 2));
-  pattern.steps.resize(static_cast<std::size_t>(steps));
+  pattern.steps.resize(steps);
   std::set<std::uint32_t> freed;
   for (const auto& event : history.events) {
     if (!event.alloc) freed.insert(event.allocation);
   }
   std::map<std::uint32_t, std::pair<std::int64_t, std::int64_t>> places;
   std::size_t event = 0;
-  for (std::int64_t step = 0; step < steps; ++step) {
-    auto& ops = pattern.steps[static_cast<std::size_t>(step)];
-    std::vector<Op> at_the_end;
+  for (std::size_t step = 0; step < steps; ++step) {
+    const auto number = static_cast<std::int64_t>(step);
     std::int64_t index = 0;
-    for (; event < history.boundaries[static_cast<std::size_t>(step) + 1]; ++event) {
+    for (; event < history.boundaries[step + 1]; ++event) {
       const auto& at = history.events[event];
       Op op;
-      if (!at.alloc) {
+      if (at.alloc) {
+        const bool leaks = leaking_stacks[at.stack] && !freed.contains(at.allocation);
+        op.kind = leaks ? Op::Kind::leak : Op::Kind::alloc;
+        op.bytes = at.bytes;
+        places[at.allocation] = {number, index++};
+      } else {
         const auto [born, which] = places.at(at.allocation);
         op.kind = Op::Kind::free;
-        op.steps_ago = step - born;
+        op.steps_ago = number - born;
         op.index = which;
-        ops.push_back(op);
-        continue;
       }
-      op.bytes = at.bytes;
-      if (!freed.contains(at.allocation)) {
-        if (leaking_stacks[at.stack]) {
-          op.kind = Op::Kind::leak;
-        } else {
-          at_the_end.push_back({Op::Kind::free, 0, 0, index});
-        }
-      }
-      places[at.allocation] = {step, index++};
-      ops.push_back(op);
+      pattern.steps[step].push_back(op);
     }
-    ops.insert(ops.end(), at_the_end.begin(), at_the_end.end());
   }
   return pattern;
 }
 
-std::int64_t leaked_in_a_period(const Pattern& pattern) {
-  return pattern.growth().per_period("requested");
+// The least period with which the last steps are exactly those before them; else half of all.
+std::int64_t exact_period(const Pattern& pattern) {
+  const auto steps = static_cast<std::int64_t>(pattern.steps.size());
+  for (std::int64_t period = 1; period <= steps / 2; ++period) {
+    if (std::equal(pattern.steps.end() - period, pattern.steps.end(),
+                   pattern.steps.end() - 2 * period)) {
+      return period;
+    }
+  }
+  return std::max<std::int64_t>(1, steps / 2);
+}
+
+bool is_freed(const Pattern& pattern, std::int64_t step, std::int64_t index, std::int64_t reach) {
+  for (auto later = step; later <= step + reach; ++later) {
+    for (const auto& op : pattern.at(later)) {
+      if (op.kind == Op::Kind::free && op.steps_ago == later - step && op.index == index) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// What a repeated step allocates and nothing frees would pile up: its own step frees it.
+void free_what_piles_up(Pattern& pattern) {
+  const auto reach = pattern.reach();
+  auto mended = pattern;
+  for (auto step = pattern.warmup(); step < static_cast<std::int64_t>(pattern.steps.size());
+       ++step) {
+    std::int64_t index = 0;
+    for (const auto& op : pattern.at(step)) {
+      if (op.kind == Op::Kind::free) continue;
+      if (op.kind == Op::Kind::alloc && !is_freed(pattern, step, index, reach)) {
+        mended.steps[static_cast<std::size_t>(step)].push_back({Op::Kind::free, 0, 0, index});
+      }
+      ++index;
+    }
+  }
+  pattern = std::move(mended);
+}
+
+// Whether each period adds exactly the leaks, and nothing without them, once the first repeats have
+// freed what the warm-up left.
+bool is_steady(const Pattern& pattern, std::int64_t growth) {
+  const auto first = pattern.settled() - 1 + pattern.period;
+  const auto count = first + 4 * pattern.period;
+  for (const bool fault : {false, true}) {
+    const auto levels = pattern.levels(count, fault);
+    for (auto step = first; step < count; ++step) {
+      const auto before = static_cast<std::size_t>(step - pattern.period);
+      const auto grown = levels[static_cast<std::size_t>(step)] - levels[before];
+      if (grown != (fault ? growth : 0)) return false;
+    }
+  }
+  return true;
+}
+
+// One allocation of that many bytes in each period.
+Pattern mere_growth(std::int64_t period, std::int64_t bytes) {
+  Pattern pattern;
+  pattern.period = period;
+  pattern.steps.resize(static_cast<std::size_t>(2 * period));
+  for (const auto half : {1, 2}) {
+    pattern.steps[static_cast<std::size_t>(half * period - 1)] = {{Op::Kind::leak, bytes, 0, 0}};
+  }
+  return pattern;
+}
+
+// The steps of a history as a pattern that repeats its last ones. `period` is that of the leak, 0
+// for none; `growth` is what it adds in one.
+Pattern pattern_of(const History& history, const std::vector<bool>& leaking_stacks,
+                   std::int64_t period, std::int64_t growth) {
+  auto pattern = steps_of(history, leaking_stacks);
+  const auto steps = static_cast<std::int64_t>(pattern.steps.size());
+  pattern.period = period > 0 && period <= steps ? period : exact_period(pattern);
+  free_what_piles_up(pattern);
+  const auto leaks = pattern.growth().per_period("requested");
+  // A tensor that a larger one replaces in each step, and the like: no allocation of its own stays.
+  if (period > 0 && leaks != growth) return mere_growth(period, growth);
+  if (is_steady(pattern, leaks)) return pattern;
+  // The warm-up's steps differ from those that repeat, so all of them repeat.
+  pattern = steps_of(history, leaking_stacks);
+  pattern.period = std::max<std::int64_t>(1, steps);
+  free_what_piles_up(pattern);
+  return pattern;
 }
 
 }  // namespace
@@ -309,21 +388,9 @@ Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& option
     });
   }
   if (diagnosis.verdict != Verdict::leak) leaking.assign(leaking.size(), false);
-  const auto period = diagnosis.period > 0 ? diagnosis.period : imported.steps / 2;
-  imported.pattern = pattern_of(reduced, leaking, period);
-  const auto grown = static_cast<std::int64_t>(
-      std::llround(diagnosis.bytes_per_step * static_cast<double>(imported.pattern.period)));
-  if (diagnosis.verdict == Verdict::leak && diagnosis.period > 0 &&
-      leaked_in_a_period(imported.pattern) != grown) {
-    // One tensor that a larger one replaces in each step, and the like: no allocation of its own
-    // stays, so what is added is what leaks.
-    imported.pattern = {{}, imported.pattern.period};
-    imported.pattern.steps.resize(static_cast<std::size_t>(2 * imported.pattern.period));
-    for (const auto half : {1, 2}) {
-      imported.pattern.steps[static_cast<std::size_t>(half * imported.pattern.period - 1)] = {
-          {Op::Kind::leak, grown, 0, 0}};
-    }
-  }
+  const auto grown = std::llround(diagnosis.bytes_per_step * static_cast<double>(diagnosis.period));
+  imported.pattern = pattern_of(reduced, leaking,
+                                diagnosis.verdict == Verdict::leak ? diagnosis.period : 0, grown);
   return imported;
 }
 
@@ -338,22 +405,14 @@ Pattern import_series(std::span<const std::int64_t> levels) {
     const bool grows = signature.shape == Shape::linear || signature.shape == Shape::stairs;
     const bool level = signature.shape == Shape::flat || signature.shape == Shape::sawtooth;
     if (!grows && !level) continue;
+    if (grows) return mere_growth(signature.period, signature.growth);
+    // Each step holds its level above the lowest one and drops that of the step before.
     Pattern pattern;
     pattern.period = signature.period;
-    pattern.steps.resize(static_cast<std::size_t>(2 * pattern.period));
-    if (!grows) {
-      // Each step holds its level above the lowest one and drops that of the step before.
-      const auto last = levels.last(static_cast<std::size_t>(pattern.period));
-      const auto lowest = std::ranges::min(last);
-      for (std::size_t step = 0; step < pattern.steps.size(); ++step) {
-        const auto held = last[step % last.size()] - lowest;
-        pattern.steps[step] = {{Op::Kind::free, 0, 1, 0}, {Op::Kind::alloc, held, 0, 0}};
-      }
-      return pattern;
-    }
-    for (const auto half : {1, 2}) {
-      pattern.steps[static_cast<std::size_t>(half * pattern.period - 1)] = {
-          {Op::Kind::leak, signature.growth, 0, 0}};
+    const auto last = levels.last(static_cast<std::size_t>(pattern.period));
+    const auto lowest = std::ranges::min(last);
+    for (const auto at : last) {
+      pattern.steps.push_back({{Op::Kind::free, 0, 1, 0}, {Op::Kind::alloc, at - lowest, 0, 0}});
     }
     return pattern;
   }

@@ -57,7 +57,7 @@ LEAKLAB_SCENARIO(
 {summary_clause}
     // Where it comes from.
 {reports_clause}
-{fix_clause}    // Those after the warm-up repeat {period} by {period}.
+{fix_clause}    // After the warm-up all repeats with period {period}.
     .steps = {steps}, .warmup = {warmup}, .expect = [](const Setting&) {{ return pattern().growth(); }}) {{
   Performer performer(pattern(), run.device());
   run.step([&](Step step) {{ performer.step(step.index, {fault}); }});
@@ -117,12 +117,13 @@ Told told_of(const Diagnosis& diagnosis, const std::string& wish) {
   told.leak = diagnosis.verdict == Verdict::leak;
   told.taxonomy = wish;
   if (!told.leak) {
-    if (told.taxonomy.empty()) {
-      told.taxonomy = diagnosis.lookalikes.empty() ? "N01" : diagnosis.lookalikes.front().taxonomy;
+    told.summary = "a loop that leaves nothing behind";
+    if (!diagnosis.lookalikes.empty()) {
+      const auto& first = diagnosis.lookalikes.front();
+      if (wish.empty()) told.taxonomy = first.taxonomy;
+      told.summary = fmt::format("{} bytes, {}", first.bytes, first.reason);
     }
-    told.summary =
-        fmt::format("a loop of {} steps that seemed to leak and holds no more in the end",
-                    diagnosis.steps.count);
+    if (told.taxonomy.empty()) told.taxonomy = "N01";
     return told;
   }
   const auto& first = diagnosis.findings.front();
@@ -183,7 +184,7 @@ Written write(const Pattern& pattern, const Told& told, const Options& options,
     throw UsageError(
         fmt::format("there is {} already; name another --id", files.scenario.string()));
   }
-  const auto warmup = std::max<std::int64_t>(1, pattern.warmup());
+  const auto warmup = pattern.settled();
   const auto report = options.report.empty()
                           ? std::filesystem::path(options.file).filename().string()
                           : options.report;

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "leaklab/error.h"
 
@@ -83,6 +85,44 @@ Growth Pattern::growth() const {
   }
   if (!rounds_exactly) growth.unpredicted("allocated");
   return growth.every(period);
+}
+
+std::int64_t Pattern::reach() const {
+  std::int64_t reach = 0;
+  for (const auto& step : steps) {
+    for (const auto& op : step) reach = std::max(reach, op.steps_ago);
+  }
+  return reach;
+}
+
+std::vector<std::int64_t> Pattern::levels(std::int64_t count, bool fault) const {
+  std::vector<std::int64_t> levels;
+  std::vector<std::vector<std::int64_t>> live;  // bytes of each allocation of each step
+  std::int64_t level = 0;
+  for (std::int64_t step = 0; step < count; ++step) {
+    auto& own = live.emplace_back();
+    for (const auto& op : at(step)) {
+      if (op.kind != Op::Kind::free) {
+        own.push_back(op.bytes);
+        level += op.bytes;
+        continue;
+      }
+      const auto which = static_cast<std::size_t>(op.index);
+      if (op.steps_ago > step) continue;
+      auto& born = live[static_cast<std::size_t>(step - op.steps_ago)];
+      if (which < born.size()) level -= std::exchange(born[which], 0);
+    }
+    std::size_t which = 0;
+    for (const auto& op : at(step)) {
+      if (op.kind == Op::Kind::free) continue;
+      auto& bytes = own[which++];
+      if (op.kind != Op::Kind::leak) continue;
+      if (!fault) level -= bytes;
+      bytes = 0;  // out of reach of a free
+    }
+    levels.push_back(level);
+  }
+  return levels;
 }
 
 Pattern parse_pattern(std::string_view text) {

@@ -1,17 +1,13 @@
 #include "leaklab/performer.h"
 
-#include <algorithm>
-
 namespace leaklab {
 
 using Kind = Pattern::Op::Kind;
 
 Performer::Performer(Pattern pattern, torch::Device device)
-    : pattern_(std::move(pattern)), device_(device) {
-  for (const auto& step : pattern_.steps) {
-    for (const auto& op : step) reach_ = std::max(reach_, static_cast<std::size_t>(op.steps_ago));
-  }
-}
+    : pattern_(std::move(pattern)),
+      device_(device),
+      reach_(static_cast<std::size_t>(pattern_.reach())) {}
 
 void Performer::step(std::int64_t index, bool fault) {
   const auto& ops = pattern_.at(index);

@@ -37,6 +37,8 @@ class HostMemory final : public Probe {
   std::vector<std::string> do_channels() const override { return {"host_heap", "host_rss"}; }
 
   std::string do_start(const Environment&) override {
+    // mallinfo2 visits each arena, of which every thread of CUDA and LibTorch would get its own.
+    mallopt(M_ARENA_MAX, 1);
     page_ = sysconf(_SC_PAGESIZE);
     statm_ = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     return statm_ < 0 ? "/proc/self/statm can't be read" : "";

@@ -92,6 +92,28 @@ TEST(Import, a_loop_that_does_not_leak_becomes_a_pattern_that_does_not_grow) {
   EXPECT_EQ(imported.pattern.growth().per_period("live_allocations"), 0);
 }
 
+TEST(Import, a_buffer_of_eight_becomes_a_pattern_that_holds_eight) {
+  Program program;
+  Training training(program);
+  std::vector<std::uint64_t> buffer;
+  for (int step = 0; step < 24; ++step) {
+    training.step();
+    buffer.push_back(program.alloc(Program::line(16), 4096));
+    if (step < 8) continue;
+    program.free(buffer.front(), Program::line(17));
+    buffer.erase(buffer.begin());
+  }
+  const auto imported = import_snapshot(program.dump());
+  EXPECT_EQ(imported.diagnosis.verdict, Verdict::clean) << imported.diagnosis.summary;
+  EXPECT_EQ(imported.pattern.period, 1);
+  EXPECT_GE(imported.pattern.reach(), 8);
+  const auto levels = imported.pattern.levels(40, true);
+  for (auto step = imported.pattern.settled(); step < 40; ++step) {
+    EXPECT_EQ(levels[static_cast<std::size_t>(step)], levels.back()) << step;
+  }
+  EXPECT_GE(levels.back(), 8 * 4096);
+}
+
 TEST(Import, the_same_file_gives_the_same_pattern) {
   Program program;
   Training training(program);

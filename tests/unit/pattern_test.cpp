@@ -10,6 +10,7 @@ namespace leaklab {
 namespace {
 
 using Kind = Pattern::Op::Kind;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
 
@@ -47,6 +48,14 @@ TEST(Pattern, the_last_period_repeats_for_as_long_as_the_run_lasts) {
     EXPECT_EQ(bytes(step), 2) << step;
     EXPECT_EQ(bytes(step + 1), 3) << step;
   }
+}
+
+TEST(Pattern, its_levels_are_what_is_live_after_each_step) {
+  const auto pattern = parse_pattern("1\n100 8 -0.1 3!\n50 -1.0 7!\n");
+  EXPECT_THAT(pattern.levels(4, true), ElementsAre(103, 60, 67, 74));
+  EXPECT_THAT(pattern.levels(4, false), ElementsAre(100, 50, 50, 50));
+  EXPECT_EQ(pattern.reach(), 1);
+  EXPECT_EQ(pattern.settled(), 3);
 }
 
 TEST(Pattern, it_predicts_the_leaks_of_one_period) {

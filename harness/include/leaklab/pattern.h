@@ -35,6 +35,12 @@ struct Pattern {
   std::int64_t warmup() const { return static_cast<std::int64_t>(steps.size()) - period; }
   // What the leaks of one period add.
   Growth growth() const;
+  // Bytes that are live after each of `count` steps, with the leaks or without.
+  std::vector<std::int64_t> levels(std::int64_t count, bool fault) const;
+  // How many steps ago a step frees at most.
+  std::int64_t reach() const;
+  // Steps after which each period does what the one before did: none frees what the warm-up left.
+  std::int64_t settled() const { return warmup() + reach() + 1; }
   friend bool operator==(const Pattern&, const Pattern&) = default;
 };
 

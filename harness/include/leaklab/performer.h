@@ -20,9 +20,9 @@ class Performer {
  private:
   Pattern pattern_;
   torch::Device device_;
+  std::size_t reach_;                             // how many steps ago a step frees at most
   std::deque<std::vector<torch::Tensor>> steps_;  // that can still be freed, the running one first
   std::vector<torch::Tensor> held_;               // what no step frees, and what leaked
-  std::size_t reach_ = 0;                         // how many steps ago a step frees at most
 };
 
 }  // namespace leaklab

@@ -191,12 +191,17 @@ bool is_native_library(std::string_view function) {
 Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
   // Files and functions are far fewer than frames.
   std::vector<int> said_of_files(snapshot.strings.size(), -1);
+  // Without debug information a native frame has the program as its file and an offset as its line.
+  std::vector<bool> is_program(snapshot.strings.size(), false);
+  for (const auto& frame : snapshot.frames) {
+    if (snapshot.strings[frame.function] == "_start") is_program[frame.file] = true;
+  }
   frames_.reserve(snapshot.frames.size());
   for (const auto& frame : snapshot.frames) {
     const auto file = snapshot.strings[frame.file];
     const auto function = snapshot.strings[frame.function];
     FrameTraits traits;
-    traits.python = is_python(file, frame.line);
+    traits.python = is_python(file, frame.line) && !is_program[frame.file];
     if (traits.python) {
       auto& said = said_of_files[frame.file];
       if (said < 0) said = static_cast<int>(said_of_file(file));
@@ -227,6 +232,13 @@ Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
   for (StackId id = 0; id < snapshot.stacks.size(); ++id) {
     any_frames_ = any_frames_ || !snapshot.stacks[id].empty();
     stacks_.push_back(traits_of(snapshot.stacks[id]));
+  }
+  // With context="state" live blocks have frames and events have none.
+  for (const auto& trace : snapshot.traces) {
+    if (trace.empty()) continue;
+    any_frames_ =
+        std::ranges::any_of(trace, [](const TraceEvent& event) { return event.stack != 0; });
+    if (any_frames_) break;
   }
 }
 

@@ -51,6 +51,7 @@ class Sites {
   }
   // Whether any stack has a Python frame; native frames are then passed over.
   bool python() const { return python_; }
+  // Whether any event has frames, or any block of a snapshot without events.
   bool any_frames() const { return any_frames_; }
 
   // The outermost frame of a path.

@@ -102,8 +102,9 @@ std::string id_of(const std::string& file) {
     const char letter = std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '_';
     if (letter != '_' || !id.ends_with('_')) id += letter;
   }
+  id.resize(std::min<std::size_t>(id.size(), 60));
   while (id.ends_with('_')) id.pop_back();
-  return id.substr(0, 60);
+  return id;
 }
 
 std::string bytes_text(double bytes) {
@@ -163,26 +164,14 @@ std::vector<std::int64_t> read_series(const std::string& file) {
   return levels;
 }
 
-struct Written {
-  std::filesystem::path scenario;
-  std::filesystem::path pattern;
-};
-
-Written write(const Pattern& pattern, const Told& told, const Options& options,
-              const std::string& id) {
+void write(const Pattern& pattern, const Told& told, const Options& options, const std::string& id,
+           const std::filesystem::path& file) {
   const auto text = fmt::format("R\"({})\"\n", to_text(pattern));
   if (text.size() > largest_pattern) {
     throw UsageError(
         fmt::format("{}: the smallest pattern that shows the same takes {} bytes, which "
                     "is more than a scenario's {}",
                     options.file, text.size(), largest_pattern));
-  }
-  const auto folder = !options.dir.empty() ? std::filesystem::path(options.dir)
-                                           : default_baselines().parent_path() / "scenarios";
-  const Written files{folder / (id + ".cpp"), folder / (id + ".pattern")};
-  if (std::filesystem::exists(files.scenario)) {
-    throw UsageError(
-        fmt::format("there is {} already; name another --id", files.scenario.string()));
   }
   const auto warmup = pattern.settled();
   const auto report = options.report.empty()
@@ -198,13 +187,15 @@ Written write(const Pattern& pattern, const Told& told, const Options& options,
       fmt::arg("period", pattern.period),
       fmt::arg("steps", warmup + std::max<std::int64_t>(16, 4 * pattern.period)),
       fmt::arg("warmup", warmup), fmt::arg("fault", told.leak ? "run.fault()" : "false"));
-  write_file(files.pattern, text);
-  write_file(files.scenario, scenario);
-  return files;
+  auto data = file;
+  data.replace_extension("pattern");
+  write_file(data, text);
+  write_file(file, scenario);
 }
 
 Exit run(const Options& options) {
   const auto id = options.id.empty() ? id_of(options.file) : options.id;
+  const auto file = new_scenario_file(id, options.dir);
   if (!options.taxonomy.empty()) known_class(options.taxonomy);
   Told told;
   Pattern pattern;
@@ -233,14 +224,13 @@ Exit run(const Options& options) {
                        imported.steps, imported.diagnosis.steps.seen);
     document["diagnosis"] = to_json(imported.diagnosis);
   }
-  const auto files = write(pattern, told, options, id);
+  write(pattern, told, options, id, file);
   document["id"] = id;
-  document["file"] = files.scenario.string();
-  document["pattern"] = files.pattern.string();
+  document["file"] = file.string();
   text += fmt::format(
-      "wrote {}\nand {}\nbuild it:  cmake --build --preset release\nrun it:    leaklab check {}\n"
-      "store it:  leaklab record {}\n",
-      files.scenario.string(), files.pattern.string(), id, id);
+      "wrote {} and its pattern\nbuild it:  cmake --build --preset release\n"
+      "run it:    leaklab check {}\nstore it:  leaklab record {}\n",
+      file.string(), id, id);
   print(options.json, document, text);
   return Exit::ok;
 }

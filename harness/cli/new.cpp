@@ -64,18 +64,6 @@ LEAKLAB_SCENARIO(
 }}
 )";
 
-// Lines of the file have at most 100 columns.
-constexpr std::size_t longest_id = 60;
-
-bool is_lower_snake(std::string_view id) {
-  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
-  const auto is_allowed = [&](char c) {
-    return is_letter(c) || (c >= '0' && c <= '9') || c == '_';
-  };
-  return !id.empty() && id.size() <= longest_id && is_letter(id.front()) && id.back() != '_' &&
-         std::ranges::all_of(id, is_allowed) && id.find("__") == std::string_view::npos;
-}
-
 // The class and what it is known by, as comment lines of at most 100 columns.
 std::string comment(const TaxonomyClass& known) {
   auto lines = wrapped(fmt::format("{}, {}: {}.", known.id, known.name, known.signature), 0, 97);
@@ -86,21 +74,8 @@ std::string comment(const TaxonomyClass& known) {
 }
 
 Exit run(const Options& options) {
-  if (!is_lower_snake(options.id)) {
-    throw UsageError(
-        fmt::format("'{}' is no id of a scenario: lower-case words with underscores between them, "
-                    "{} characters at most, such as tensor_cache_by_shape",
-                    options.id, longest_id));
-  }
+  const auto file = new_scenario_file(options.id, options.dir);
   const auto& known = known_class(options.taxonomy);
-  const auto folder = !options.dir.empty() ? std::filesystem::path(options.dir)
-                                           : default_baselines().parent_path() / "scenarios";
-  const auto file = folder / (options.id + ".cpp");
-  const auto same = std::ranges::find(scenarios(), options.id, &Scenario::id);
-  if (std::filesystem::exists(file) || same != scenarios().end()) {
-    throw UsageError(fmt::format("there is a scenario '{}' in {}; choose another id", options.id,
-                                 same == scenarios().end() ? file.string() : relative_file(*same)));
-  }
   const bool leaks = known.id.starts_with('L') || known.id == "C01";
   write_file(file, fmt::format(fmt::runtime(leaks ? leak : lookalike), fmt::arg("id", options.id),
                                fmt::arg("class", known.id), fmt::arg("head", head),

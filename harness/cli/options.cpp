@@ -12,6 +12,21 @@
 #include "leaklab/file.h"
 
 namespace leaklab {
+namespace {
+
+// Lines of the file have at most 100 columns.
+constexpr std::size_t longest_id = 60;
+
+bool is_lower_snake(std::string_view id) {
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  const auto is_allowed = [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !id.empty() && id.size() <= longest_id && is_letter(id.front()) && id.back() != '_' &&
+         std::ranges::all_of(id, is_allowed) && id.find("__") == std::string_view::npos;
+}
+
+}  // namespace
 
 void SelectOptions::add_to(CLI::App& app) {
   app.add_option("ID", ids, "scenarios, by id or by pattern such as 'zero_grad_*'; default: all");
@@ -105,6 +120,25 @@ std::string shell_word(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
+}
+
+std::filesystem::path new_scenario_file(const std::string& id, const std::string& dir) {
+  if (!is_lower_snake(id)) {
+    throw UsageError(
+        fmt::format("'{}' is no id of a scenario: lower-case words with underscores between them, "
+                    "{} characters at most, such as tensor_cache_by_shape",
+                    id, longest_id));
+  }
+  const auto folder =
+      !dir.empty() ? std::filesystem::path(dir) : default_baselines().parent_path() / "scenarios";
+  const auto file = folder / (id + ".cpp");
+  const auto same = std::ranges::find(leaklab::scenarios(), id, &Scenario::id);
+  if (std::filesystem::exists(file) || same != leaklab::scenarios().end()) {
+    throw UsageError(
+        fmt::format("there is a scenario '{}' in {}; choose another id", id,
+                    same == leaklab::scenarios().end() ? file.string() : relative_file(*same)));
+  }
+  return file;
 }
 
 }  // namespace leaklab

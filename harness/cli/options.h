@@ -41,6 +41,10 @@ const TaxonomyClass& known_class(const std::string& id);
 // Where baselines are unless somebody says otherwise: of the source folder, where that is there.
 std::filesystem::path default_baselines();
 
+// Where the file of a new scenario goes: into `dir`, or beside the others where that is empty.
+// Throws UsageError for an id that is none or that a scenario has already.
+std::filesystem::path new_scenario_file(const std::string& id, const std::string& dir);
+
 // One rule for all subcommands: the text goes to standard output and, where `json` names a file,
 // the document into that file; for "-" the document alone goes to standard output.
 void print(const std::string& json, const nlohmann::json& document, const std::string& text);

@@ -1,14 +1,18 @@
 // What every scenario must keep, run over the whole registry: a new file is tested by being there.
 //
 // Runs on the CPU; LEAKLAB_TEST_ENV=cuda runs the same tests on the GPU.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <thread>
 
+#include "leaklab/diagnosis.h"
 #include "leaklab/error.h"
 #include "leaklab/file.h"
 #include "leaklab/judging.h"
@@ -105,6 +109,29 @@ TEST_P(Contract, twenty_processes_give_the_same_exact_channels_and_hash) {
       }
       EXPECT_EQ(recordings[0].event_hash, recording.event_hash) << to_string(twin);
     }
+  }
+}
+
+// The growth of requested bytes, as somebody reads it off a memory snapshot of the run.
+TEST_P(Contract, a_snapshot_of_it_is_diagnosed_as_it_grows) {
+  skip_where_it_cannot_run();
+  if (IsSkipped() || scenario().kind() == Kind::control) return;
+  for (const auto twin : scenario().twins()) {
+    auto recorded = config(twin);
+    const auto file = std::filesystem::temp_directory_path() /
+                      fmt::format("leaklab_{}_{}.pickle", getpid(), scenario().id);
+    recorded.snapshot = file;
+    if (run({recorded}).empty()) return;
+    const auto found = diagnose(read_snapshot(file));
+    std::filesystem::remove(file);
+    const auto growth = scenario().growth(recorded.setting, twin);
+    // A lookalike may fill a cache up to its bound.
+    const auto added = twin == Twin::leaky ? growth.per_period("requested") : 0;
+    const auto rate = static_cast<double>(added) / static_cast<double>(growth.period());
+    EXPECT_EQ(found.verdict, rate > 0 ? Verdict::leak : Verdict::clean)
+        << to_string(twin) << ": " << found.summary;
+    // What leaks may take the place of something smaller, and the warm-up counts as well.
+    EXPECT_NEAR(found.bytes_per_step, rate, 0.02 * rate) << to_string(twin);
   }
 }
 

@@ -818,6 +818,42 @@ TEST(Diagnosis, the_site_is_the_innermost_line_that_is_no_library) {
   }
 }
 
+TEST(Diagnosis, the_program_itself_is_no_python_file_where_it_has_no_debug_information) {
+  const auto stack = [](const char* function) {
+    return made::MadeStack{{"/home/me/train", function, 22564},
+                           {"/usr/lib/libc.so.6", "__libc_start_main", 171},
+                           {"/home/me/train", "_start", 22001}};
+  };
+  Program program;
+  for (int step = 0; step < 12; ++step) {
+    const auto batch = program.alloc(stack("next_batch()"), 4096);
+    const auto out = program.alloc(stack("forward(Net&)"), 8192);
+    program.free(out, stack("forward(Net&)"));
+    program.free(batch, stack("forward(Net&)"));
+    program.alloc(stack("keep(at::Tensor)"), 640);
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+  ASSERT_THAT(found.findings, SizeIs(1));
+  EXPECT_EQ(found.findings.front().site.function, "keep(at::Tensor)");
+}
+
+TEST(Diagnosis, frames_of_blocks_alone_are_told_as_events_without_frames) {
+  Program program({.frames = false});
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    program.alloc({}, 640);
+  }
+  auto snapshot = program.dump();
+  const auto frame = static_cast<FrameId>(snapshot.frames.size());
+  snapshot.frames.push_back({snapshot.strings.intern("train.py"), snapshot.strings.intern("f"), 7});
+  snapshot.blocks.back().stack = snapshot.stacks.intern(std::vector<FrameId>{frame});
+  const auto found = diagnose(snapshot);
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+  EXPECT_THAT(found.limits, Contains(HasSubstr("events have no frames")));
+}
+
 TEST(Diagnosis, native_frames_between_python_frames_are_passed_over) {
   Program program;
   Training training(program);

@@ -1,18 +1,17 @@
-// The C heap and the resident set of this process.
-#include <fcntl.h>
+// The C heap of this process.
 #include <malloc.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <charconv>
 #include <cstdlib>
-#include <string_view>
 
 #include "leaklab/probe.h"
 
 namespace leaklab {
 namespace {
+
+// mallinfo2 visits each arena, of which every thread of CUDA and LibTorch would get its own: set
+// before any of them starts.
+[[maybe_unused]] const bool one_arena = mallopt(M_ARENA_MAX, 1) == 1;
 
 // Hands out every free chunk of the heap and keeps it. mallinfo2 reads the header of each: starting
 // LibTorch and CUDA leaves a thousand, which cost 150 us a sample where a step has just emptied the
@@ -32,17 +31,11 @@ std::int64_t fill_free_chunks() {
   return static_cast<std::int64_t>(mallinfo2().uordblks - before);
 }
 
-class HostMemory final : public Probe {
+class HostHeap final : public Probe {
  protected:
-  std::vector<std::string> do_channels() const override { return {"host_heap", "host_rss"}; }
+  std::vector<std::string> do_channels() const override { return {"host_heap"}; }
 
-  std::string do_start(const Environment&) override {
-    // mallinfo2 visits each arena, of which every thread of CUDA and LibTorch would get its own.
-    mallopt(M_ARENA_MAX, 1);
-    page_ = sysconf(_SC_PAGESIZE);
-    statm_ = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    return statm_ < 0 ? "/proc/self/statm can't be read" : "";
-  }
+  std::string do_start(const Environment&) override { return ""; }
 
   void do_begin_step(std::int64_t step) override {
     // Once the body has set up what it needs, and once its first step has started the libraries.
@@ -52,24 +45,13 @@ class HostMemory final : public Probe {
   void do_sample(Sample& into) override {
     const auto heap = mallinfo2();
     into["host_heap"] = static_cast<std::int64_t>(heap.uordblks + heap.hblkhd) - filled_;
-    // "total resident shared ...", in pages.
-    std::array<char, 128> text{};
-    const auto length = pread(statm_, text.data(), text.size(), 0);
-    const std::string_view fields(text.data(),
-                                  static_cast<std::size_t>(std::max<ssize_t>(0, length)));
-    const auto resident = fields.find(' ') + 1;
-    std::int64_t pages = 0;
-    std::from_chars(fields.data() + resident, fields.data() + fields.size(), pages);
-    into["host_rss"] = pages * page_;
   }
 
  private:
-  int statm_ = -1;  // open to the end of the process, which is the end of the run
-  std::int64_t page_ = 0;
   std::int64_t filled_ = 0;
 };
 
-LEAKLAB_PROBE(host_memory, HostMemory);
+LEAKLAB_PROBE(host_heap, HostHeap);
 
 }  // namespace
 }  // namespace leaklab

@@ -1,0 +1,114 @@
+// leaklab import, leaklab replay and leaklab run --snapshot.
+#include <gmock/gmock.h>
+
+#include "program.h"
+
+namespace leaklab {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string stored(const std::string& name) {
+  return LEAKLAB_SOURCE_DIR "/tests/data/snapshots/" + name + ".pickle";
+}
+
+TEST_F(Program, import_writes_a_scenario_and_its_pattern_and_says_what_to_do_next) {
+  const auto ran = leaklab("import " + stored("d09_two_leaks") +
+                           " --id two --report owner/repository#7 --dir scenarios");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, AllOf(StartsWith("Leak of 25429.333 B a step"), HasSubstr("kept 16 of 377"),
+                             HasSubstr("leaklab check two")));
+  EXPECT_THAT(read_file(folder_ / "scenarios/two.cpp"),
+              AllOf(HasSubstr("#include \"two.pattern\""), HasSubstr("    two, .taxonomy = \"L"),
+                    HasSubstr(".reports = {\"owner/repository#7\"}"), HasSubstr("run.fault()")));
+  EXPECT_THAT(read_file(folder_ / "scenarios/two.pattern"),
+              StartsWith("R\"(3\n4096! 64000!\n4096!\n4096!\n"));
+}
+
+TEST_F(Program, import_writes_the_same_bytes_twice) {
+  const auto call = "import " + stored("hidden_state") + " --id state --dir ";
+  EXPECT_EQ(leaklab(call + "first").code, 0);
+  EXPECT_EQ(leaklab(call + "second").code, 0);
+  EXPECT_EQ(read_file(folder_ / "first/state.cpp"), read_file(folder_ / "second/state.cpp"));
+  EXPECT_EQ(read_file(folder_ / "first/state.pattern"),
+            read_file(folder_ / "second/state.pattern"));
+}
+
+// Whoever imports these files today gets the scenarios that are stored.
+TEST_F(Program, import_writes_the_patterns_that_are_stored) {
+  const std::pair<const char*, const char*> imported[] = {
+      {"imported_attention_log", "attention_log"},
+      {"imported_bounded_cache", "bounded_cache_clean"},
+      {"imported_cuda_graph_per_step", "d19_cuda_graph_per_step_leak"},
+      {"imported_hidden_state", "hidden_state"},
+      {"imported_two_leaks", "d09_two_leaks"}};
+  for (const auto& [id, file] : imported) {
+    EXPECT_EQ(leaklab("import " + stored(file) + " --id again_" + file + " --dir .").code, 0) << id;
+    EXPECT_EQ(read_file(folder_ / (std::string("again_") + file + ".pattern")),
+              read_file(std::string(LEAKLAB_SOURCE_DIR "/scenarios/") + id + ".pattern"));
+  }
+}
+
+TEST_F(Program, import_overwrites_nothing) {
+  const auto call = "import " + stored("d09_two_leaks") + " --id two --dir .";
+  EXPECT_EQ(leaklab(call).code, 0);
+  EXPECT_THAT(refused(call, 2), AllOf(HasSubstr("'two' in ./two.cpp"), HasSubstr("another id")));
+}
+
+TEST_F(Program, import_of_a_file_that_can_not_tell_writes_nothing) {
+  EXPECT_THAT(refused("import " + stored("d17_no_history_leak") + " --dir new", 2),
+              HasSubstr("nothing to import"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
+  EXPECT_THAT(refused("import " + stored("d09_two_leaks") + " --class L99 --dir new", 2),
+              HasSubstr("L99"));
+  EXPECT_THAT(refused("import " + stored("d09_two_leaks") + " --id Two --dir new", 2),
+              HasSubstr("Two"));
+}
+
+TEST_F(Program, import_makes_a_scenario_of_a_series) {
+  std::string rows = "step,bytes\n";
+  for (int step = 0; step < 20; ++step) {
+    rows += std::to_string(step) + "," + std::to_string(5'000'000 + step / 2 * 640) + "\n";
+  }
+  write_file(folder_ / "memory.csv", rows);
+  const auto ran =
+      leaklab("import --from-series memory.csv --id series --class L20 --dir scenarios");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, StartsWith("20 levels: 640 bytes in 2 steps\n"));
+  EXPECT_EQ(read_file(folder_ / "scenarios/series.pattern"), "R\"(2\n\n640!\n\n640!\n)\"\n");
+  write_file(folder_ / "bad.csv", "1\n2\nx\n");
+  EXPECT_THAT(refused("import --from-series bad.csv", 2), HasSubstr("bad.csv, line 3"));
+}
+
+TEST_F(Runs, replay_has_the_levels_of_the_file_to_the_byte) {
+  for (const auto* name :
+       {"d09_two_leaks", "hidden_state", "d03_truncated_leak", "bounded_cache_clean"}) {
+    const auto ran = leaklab("replay " + stored(name) + " --env cpu --json -");
+    EXPECT_EQ(ran.code, 0) << name << ran.err;
+    const auto report = nlohmann::json::parse(ran.out);
+    EXPECT_EQ(report["equal"], true) << name;
+    EXPECT_GT(report["levels"].size(), 5) << name;
+  }
+}
+
+TEST_F(Runs, replay_refuses_a_file_without_events) {
+  EXPECT_THAT(refused("replay --env cpu " + stored("d17_no_history_leak"), 2),
+              HasSubstr("_record_memory_history"));
+  EXPECT_THAT(refused("replay --env cpu nothing.pickle", 2), HasSubstr("nothing.pickle"));
+}
+
+TEST_F(Runs, run_writes_a_snapshot_that_diagnose_reads) {
+  EXPECT_EQ(leaklab("run retained_graph_loss_list --env cpu --snapshot run.pickle").code, 0);
+  const auto found = document("diagnose run.pickle");
+  EXPECT_EQ(found["verdict"], "leak");
+  EXPECT_EQ(found["bytes_per_step"], 655364);
+  EXPECT_EQ(found["steps"]["source"], "annotations");
+  EXPECT_GT(
+      refused("run retained_graph_loss_list --env cpu --snapshot /proc/nowhere/s.pickle", 1).size(),
+      20);
+}
+
+}  // namespace
+}  // namespace leaklab

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <set>
@@ -257,20 +258,22 @@ Pattern mere_growth(std::int64_t period, std::int64_t bytes) {
 }
 
 // The steps of a history as a pattern that repeats its last ones. `period` is that of the leak, 0
-// for none; `growth` is what it adds in one.
+// where it is irregular or there is none.
 Pattern pattern_of(const History& history, const std::vector<bool>& leaking_stacks,
-                   std::int64_t period, std::int64_t growth) {
+                   std::int64_t period) {
   auto pattern = steps_of(history, leaking_stacks);
   const auto steps = static_cast<std::int64_t>(pattern.steps.size());
-  pattern.period = period > 0 && period <= steps ? period : exact_period(pattern);
+  const bool leaks = std::ranges::any_of(leaking_stacks, std::identity());
+  if (period > 0 && period <= steps) {
+    pattern.period = period;
+  } else {
+    pattern.period = leaks ? steps : exact_period(pattern);
+  }
   free_what_piles_up(pattern);
-  const auto leaks = pattern.growth().per_period("requested");
-  // A tensor that a larger one replaces in each step, and the like: no allocation of its own stays.
-  if (period > 0 && leaks != growth) return mere_growth(period, growth);
-  if (is_steady(pattern, leaks)) return pattern;
+  if (is_steady(pattern, pattern.growth().per_period("requested"))) return pattern;
   // The warm-up's steps differ from those that repeat, so all of them repeat.
   pattern = steps_of(history, leaking_stacks);
-  pattern.period = std::max<std::int64_t>(1, steps);
+  pattern.period = steps;
   free_what_piles_up(pattern);
   return pattern;
 }
@@ -327,7 +330,11 @@ History history_of(const Snapshot& snapshot, std::size_t device, const DiagnoseO
     }
     if (ends[i] != nothing) history.events.push_back({false, ends[i], 0, trace[i].size});
   }
-  if (history.boundaries.empty()) history.boundaries = {before, history.events.size()};
+  if (history.boundaries.empty()) history.boundaries = {before};
+  if (steps.begin.empty() || steps.begin.back() < trace.size()) {
+    history.boundaries.push_back(history.events.size());
+    history.has_rest = true;
+  }
   return history;
 }
 
@@ -339,7 +346,9 @@ FileLevels file_levels(const Snapshot& snapshot, std::size_t device,
   const auto steps = find_steps(snapshot, device, sites, life, options);
   FileLevels file;
   file.entries.assign(steps.begin.begin(), steps.begin.end());
-  if (file.entries.empty()) file.entries = {0, trace.size()};
+  file.has_steps = !file.entries.empty();
+  if (!file.has_steps) file.entries = {0};
+  if (!file.has_steps || file.entries.back() < trace.size()) file.entries.push_back(trace.size());
   const auto requested = levels(trace, life);
   // Without blocks the level is relative: what was freed and not allocated was there before.
   std::int64_t unknown_bytes = 0;
@@ -366,15 +375,12 @@ Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& option
   imported.diagnosis = diagnose(snapshot, options);
   const auto& diagnosis = imported.diagnosis;
   if (diagnosis.verdict == Verdict::undecided) {
-    throw UsageError(
-        "the file can't tell whether it shows a leak, so there is nothing to import: " +
-        diagnosis.summary);
+    throw Error(Exit::undecided, "there is nothing to import: " + diagnosis.summary);
   }
-  const auto history = history_of(snapshot, static_cast<std::size_t>(diagnosis.device), options);
+  auto history = history_of(snapshot, static_cast<std::size_t>(diagnosis.device), options);
+  if (history.has_rest) history.boundaries.pop_back();
   imported.allocations = std::ranges::count(history.events, true, &History::Event::alloc);
   const auto reduced = Reducer(history, diagnosis).reduced();
-  imported.steps = static_cast<std::int64_t>(reduced.boundaries.size()) - 1;
-  imported.kept = std::ranges::count(reduced.events, true, &History::Event::alloc);
 
   std::vector<bool> leaking(reduced.stacks.size(), false);
   for (std::size_t stack = 0; stack < reduced.stacks.size(); ++stack) {
@@ -388,16 +394,28 @@ Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& option
     });
   }
   if (diagnosis.verdict != Verdict::leak) leaking.assign(leaking.size(), false);
-  const auto grown = std::llround(diagnosis.bytes_per_step * static_cast<double>(diagnosis.period));
-  imported.pattern = pattern_of(reduced, leaking,
-                                diagnosis.verdict == Verdict::leak ? diagnosis.period : 0, grown);
+  imported.pattern =
+      pattern_of(reduced, leaking, diagnosis.verdict == Verdict::leak ? diagnosis.period : 0);
+  const auto rate = diagnosis.verdict == Verdict::leak ? diagnosis.bytes_per_step : 0.0;
+  const auto period = diagnosis.period > 0 ? diagnosis.period : diagnosis.steps.seen;
+  const auto growth = std::llround(rate * static_cast<double>(period));
+  const auto leaks = imported.pattern.growth().per_period("requested");
+  if (leaks * period != growth * imported.pattern.period) {
+    imported.pattern = mere_growth(period, growth);
+    imported.merely_grows = true;
+  }
+  for (const auto& step : imported.pattern.steps) {
+    imported.kept +=
+        std::ranges::count_if(step, [](const Op& op) { return op.kind != Op::Kind::free; });
+  }
   return imported;
 }
 
 Pattern import_series(std::span<const std::int64_t> levels) {
   const auto steps = static_cast<std::int64_t>(levels.size());
   if (steps < 4) {
-    throw UsageError(fmt::format("a series of {} steps is too short: give 4 or more", steps));
+    throw UsageError(
+        fmt::format("the series has {} levels, which is too few: give 4 or more", steps));
   }
   // The least warm-up after which a rule gives the rest a period.
   for (std::int64_t warmup = 1; warmup <= steps - 3 && warmup <= steps / 2; ++warmup) {

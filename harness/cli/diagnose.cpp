@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -15,29 +14,10 @@ namespace {
 
 struct Options {
   std::vector<std::string> files;
-  std::int64_t steps = 0;
-  std::string step_site;
+  StepOptions steps;
   bool frames = false;
   std::string json;
 };
-
-DiagnoseOptions to_options(const Options& options) {
-  DiagnoseOptions asked;
-  asked.steps = options.steps;
-  if (options.step_site.empty()) return asked;
-  const auto colon = options.step_site.rfind(':');
-  const auto* last = options.step_site.data() + options.step_site.size();
-  if (colon != std::string::npos && colon > 0) {
-    const auto [end, error] =
-        std::from_chars(options.step_site.data() + colon + 1, last, asked.step_line);
-    if (error == std::errc{} && end == last && asked.step_line > 0) {
-      asked.step_file = options.step_site.substr(0, colon);
-      return asked;
-    }
-  }
-  throw UsageError(fmt::format("--step-site takes FILE:LINE, such as train.py:120, not '{}'",
-                               options.step_site));
-}
 
 // A leak in one of several files counts before one that can't be decided.
 Exit exit_of(const std::vector<Diagnosis>& all) {
@@ -49,7 +29,7 @@ Exit exit_of(const std::vector<Diagnosis>& all) {
 }
 
 Exit run(const Options& options) {
-  const auto asked = to_options(options);
+  const auto asked = options.steps.asked();
   const auto style = style_of(stdout);
   std::vector<Diagnosis> all;
   nlohmann::json documents = nlohmann::json::array();
@@ -71,11 +51,7 @@ Action add(CLI::App& app) {
                  "snapshots as torch.cuda.memory._dump_snapshot writes them")
       ->type_name("FILE")
       ->required();
-  app.add_option("--steps", options->steps, "how many steps the trace holds, if you know")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--step-site", options->step_site, "a line that each step runs once, if you know")
-      ->type_name("FILE:LINE");
+  options->steps.add_to(app);
   app.add_flag("--frames", options->frames, "show the frames around each line");
   add_json(app, options->json);
   return [options] { return run(*options); };

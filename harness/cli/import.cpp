@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <fstream>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "leaklab/error.h"
 #include "leaklab/file.h"
 #include "leaklab/import.h"
 #include "leaklab/taxonomy.h"
@@ -22,7 +23,7 @@ struct Options {
   std::string taxonomy;
   std::string report;
   std::string dir;
-  std::int64_t steps = 0;
+  StepOptions steps;
   bool from_series = false;
   std::string json;
 };
@@ -107,22 +108,38 @@ std::string id_of(const std::string& file) {
   return id;
 }
 
-std::string bytes_text(double bytes) {
-  const auto whole = static_cast<std::int64_t>(bytes);
-  return static_cast<double>(whole) == bytes ? fmt::format("{}", whole)
-                                             : fmt::format("{:.3f}", bytes);
+std::string growth_text(const Pattern& pattern) {
+  const auto growth = pattern.growth().per_period("requested");
+  const auto* bytes = growth == 1 ? "byte" : "bytes";
+  return pattern.period == 1 ? fmt::format("{} {} a step", growth, bytes)
+                             : fmt::format("{} {} in {} steps", growth, bytes, pattern.period);
 }
 
-Told told_of(const Diagnosis& diagnosis, const std::string& wish) {
+// A file's name may hold anything; it becomes part of a source file.
+std::string harmless(std::string text) {
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte >= 0x7f || c == '\\') c = '?';
+  }
+  return text;
+}
+
+Told told_of(const Diagnosis& diagnosis, const Pattern& pattern, const std::string& wish) {
   Told told;
   told.leak = diagnosis.verdict == Verdict::leak;
+  const char kind = told.leak ? 'L' : 'N';
+  if (!wish.empty() && wish.front() != kind) {
+    throw UsageError(
+        fmt::format("the file shows {}, so --class takes one that begins with {}, not {}",
+                    told.leak ? "a leak" : "no leak", kind, wish));
+  }
   told.taxonomy = wish;
   if (!told.leak) {
     told.summary = "a loop that leaves nothing behind";
     if (!diagnosis.lookalikes.empty()) {
       const auto& first = diagnosis.lookalikes.front();
       if (wish.empty()) told.taxonomy = first.taxonomy;
-      told.summary = fmt::format("{} bytes, {}", first.bytes, first.reason);
+      told.summary = harmless(fmt::format("{} bytes, {}", first.bytes, first.reason));
     }
     if (told.taxonomy.empty()) told.taxonomy = "N01";
     return told;
@@ -130,36 +147,46 @@ Told told_of(const Diagnosis& diagnosis, const std::string& wish) {
   const auto& first = diagnosis.findings.front();
   if (told.taxonomy.empty()) told.taxonomy = first.taxonomy.empty() ? "L02" : first.taxonomy;
   const auto file = std::filesystem::path(first.site.file).filename().string();
-  told.summary = fmt::format(
-      "{} bytes a step stay{}", bytes_text(diagnosis.bytes_per_step),
-      file.empty() ? "" : fmt::format(", allocated in {} line {}", file, first.site.line));
-  told.fix = first.fix.empty() ? "free in each step what the step allocates" : first.fix;
+  told.summary = harmless(fmt::format(
+      "{} stay{}", growth_text(pattern),
+      file.empty() ? "" : fmt::format(", allocated in {} line {}", file, first.site.line)));
+  told.fix = harmless(first.fix.empty() ? "free in each step what the step allocates" : first.fix);
   while (told.fix.ends_with('.')) told.fix.pop_back();
   return told;
 }
 
-// The last number of each line; a line without any, such as a heading, is passed over.
+// The last cell of each line; lines before the first number, such as a heading, are passed over.
 std::vector<std::int64_t> read_series(const std::string& file) {
+  constexpr double largest = 9007199254740992;  // to which a double holds every whole number
   std::vector<std::int64_t> levels;
   const auto text = read_file(file);
+  std::string unread;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const auto end = std::min(text.find('\n', begin), text.size());
     auto line = text.substr(begin, end - begin);
     begin = end + 1;
-    ++number;
+    if (++number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back())) != 0) {
       line.pop_back();
     }
+    if (line.empty()) continue;
     const auto cell = line.substr(line.find_last_of(",;\t ") + 1);
     double value = 0;
     const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
     const bool is_number = error == std::errc() && stop == cell.data() + cell.size();
-    if (is_number) {
+    if (is_number && value >= 0 && value <= largest && value == std::floor(value)) {
       levels.push_back(static_cast<std::int64_t>(value));
-    } else if (!levels.empty() && !line.empty()) {
-      throw UsageError(fmt::format("{}, line {}: '{}' is no number of bytes", file, number, cell));
+      continue;
     }
+    const auto told =
+        fmt::format("{}, line {}: '{}' is no whole number of bytes", file, number, harmless(cell));
+    if (is_number || !levels.empty()) throw UsageError(told);
+    if (unread.empty()) unread = told;
+  }
+  if (levels.empty()) {
+    throw UsageError(unread.empty() ? fmt::format("{} is empty; give a CSV of bytes by step", file)
+                                    : unread);
   }
   return levels;
 }
@@ -190,7 +217,12 @@ void write(const Pattern& pattern, const Told& told, const Options& options, con
   auto data = file;
   data.replace_extension("pattern");
   write_file(data, text);
-  write_file(file, scenario);
+  try {
+    write_file(file, scenario);
+  } catch (const Error&) {
+    std::filesystem::remove(data);
+    throw;
+  }
 }
 
 Exit run(const Options& options) {
@@ -204,28 +236,30 @@ Exit run(const Options& options) {
   if (options.from_series) {
     const auto levels = read_series(options.file);
     pattern = import_series(levels);
-    const auto growth = pattern.growth().per_period("requested");
     Diagnosis diagnosis;
-    diagnosis.verdict = growth > 0 ? Verdict::leak : Verdict::clean;
-    diagnosis.bytes_per_step = static_cast<double>(growth) / static_cast<double>(pattern.period);
-    diagnosis.steps.count = static_cast<std::int64_t>(levels.size());
-    diagnosis.findings.resize(growth > 0 ? 1 : 0);
-    told = told_of(diagnosis, options.taxonomy);
-    text = fmt::format("{} levels: {} bytes in {} step{}\n", levels.size(), growth, pattern.period,
-                       pattern.period == 1 ? "" : "s");
+    const bool grows = pattern.growth().per_period("requested") > 0;
+    diagnosis.verdict = grows ? Verdict::leak : Verdict::clean;
+    diagnosis.findings.resize(grows ? 1 : 0);
+    told = told_of(diagnosis, pattern, options.taxonomy);
+    text = fmt::format("{} levels: {}\n", levels.size(), growth_text(pattern));
+    document["levels"] = levels.size();
   } else {
-    DiagnoseOptions asked;
-    asked.steps = options.steps;
-    const auto imported = import_snapshot(read_snapshot(options.file), asked);
+    const auto imported = import_snapshot(read_snapshot(options.file), options.steps.asked());
     pattern = imported.pattern;
-    told = told_of(imported.diagnosis, options.taxonomy);
-    text = fmt::format("{}\nkept {} of {} allocations, {} of {} steps\n",
+    told = told_of(imported.diagnosis, pattern, options.taxonomy);
+    text = fmt::format("{}\nkept {} of {} allocations, {} of {} steps{}\n",
                        imported.diagnosis.summary, imported.kept, imported.allocations,
-                       imported.steps, imported.diagnosis.steps.seen);
+                       pattern.steps.size(), imported.diagnosis.steps.seen,
+                       imported.merely_grows
+                           ? "; none stays by itself, so the growth of a period is one allocation"
+                           : "");
     document["diagnosis"] = to_json(imported.diagnosis);
   }
   write(pattern, told, options, id, file);
   document["id"] = id;
+  document["class"] = told.taxonomy;
+  document["bytes_per_period"] = pattern.growth().per_period("requested");
+  document["period"] = pattern.period;
   document["file"] = file.string();
   text += fmt::format(
       "wrote {} and its pattern\nbuild it:  cmake --build --preset release\n"
@@ -244,11 +278,11 @@ Action add(CLI::App& app) {
   app.add_option("--report", options->report,
                  "public report, as owner/repository#number; default: the file's name");
   app.add_option("--dir", options->dir, "folder of the scenarios")->type_name("DIR");
-  app.add_option("--steps", options->steps, "how many steps the trace holds, if you know")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
+  options->steps.add_to(app);
   app.add_flag("--from-series", options->from_series,
-               "the file is a CSV of bytes by step: the last number of each line");
+               "the file is a CSV of bytes by step: the last cell of each line")
+      ->excludes("--steps")
+      ->excludes("--step-site");
   add_json(app, options->json);
   return [options] { return run(*options); };
 }

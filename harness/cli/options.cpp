@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -122,6 +123,31 @@ std::string shell_word(const std::string& text) {
   return quoted + "'";
 }
 
+void StepOptions::add_to(CLI::App& app) {
+  app.add_option("--steps", steps, "how many steps the trace holds, if you know")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000'000));
+  app.add_option("--step-site", step_site, "a line that each step runs once, if you know")
+      ->type_name("FILE:LINE");
+}
+
+DiagnoseOptions StepOptions::asked() const {
+  DiagnoseOptions asked;
+  asked.steps = steps;
+  if (step_site.empty()) return asked;
+  const auto colon = step_site.rfind(':');
+  if (colon != std::string::npos && colon > 0) {
+    const auto* last = step_site.data() + step_site.size();
+    const auto [end, error] = std::from_chars(step_site.data() + colon + 1, last, asked.step_line);
+    if (error == std::errc{} && end == last && asked.step_line > 0) {
+      asked.step_file = step_site.substr(0, colon);
+      return asked;
+    }
+  }
+  throw UsageError(
+      fmt::format("--step-site takes FILE:LINE, such as train.py:120, not '{}'", step_site));
+}
+
 std::filesystem::path new_scenario_file(const std::string& id, const std::string& dir) {
   if (!is_lower_snake(id)) {
     throw UsageError(
@@ -133,7 +159,12 @@ std::filesystem::path new_scenario_file(const std::string& id, const std::string
       !dir.empty() ? std::filesystem::path(dir) : default_baselines().parent_path() / "scenarios";
   const auto file = folder / (id + ".cpp");
   const auto same = std::ranges::find(leaklab::scenarios(), id, &Scenario::id);
-  if (std::filesystem::exists(file) || same != leaklab::scenarios().end()) {
+  auto data = file;
+  data.replace_extension("pattern");
+  const auto is_there = [](const std::filesystem::path& path) {
+    return std::filesystem::exists(std::filesystem::symlink_status(path));
+  };
+  if (is_there(file) || is_there(data) || same != leaklab::scenarios().end()) {
     throw UsageError(
         fmt::format("there is a scenario '{}' in {}; choose another id", id,
                     same == leaklab::scenarios().end() ? file.string() : relative_file(*same)));

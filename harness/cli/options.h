@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "leaklab/diagnosis.h"
 #include "leaklab/registry.h"
 #include "leaklab/suite.h"
 #include "leaklab/taxonomy.h"
@@ -30,6 +31,15 @@ struct SelectOptions {
   // none is given. Throws UsageError for an id or a pattern that matches none.
   std::vector<const Scenario*> scenarios() const;
   SuiteOptions suite() const;
+};
+
+// What the caller knows of the steps in a snapshot.
+struct StepOptions {
+  std::int64_t steps = 0;
+  std::string step_site;
+
+  void add_to(CLI::App& app);
+  DiagnoseOptions asked() const;
 };
 
 void add_env(CLI::App& app, std::string& env);

@@ -17,7 +17,7 @@ struct Options {
   std::string file;
   std::string env = "auto";
   std::int64_t device = -1;
-  std::int64_t steps = 0;
+  StepOptions steps;
   std::int64_t time_limit = 600;
   std::string json;
 };
@@ -61,7 +61,11 @@ std::vector<ReplayedLevel> replayed(const History& history, const Environment& e
   const auto child = run_isolated({job}, isolation).front();
   if (child.ending != Ending::finished) {
     std::fputs(child.log.c_str(), stderr);
-    throw Error(Exit::finding,
+    if (child.ending == Ending::oom) {
+      throw UnavailableError(fmt::format("{} needs more memory than {} has: {}", options.file,
+                                         environment.device, child.detail));
+    }
+    throw Error(child.ending == Ending::timeout ? Exit::nothing_ran : Exit::internal,
                 fmt::format("the replay of {} did not finish: {}{}", options.file, child.detail,
                             child.ending == Ending::timeout ? "; --time-limit gives it more" : ""));
   }
@@ -83,12 +87,15 @@ Exit run(const Options& options) {
   if (device >= snapshot.traces.size() || snapshot.traces[device].empty()) {
     throw UsageError(
         fmt::format("{} has no events of device {}, so nothing can be replayed: record "
-                    "with torch.cuda.memory._record_memory_history(max_entries=100000)",
+                    "with torch.cuda.memory._record_memory_history(max_entries=1000000)",
                     options.file, device));
   }
-  DiagnoseOptions asked;
-  asked.steps = options.steps;
+  const auto asked = options.steps.asked();
   const auto filed = file_levels(snapshot, device, asked);
+  if (!filed.has_steps && (asked.steps > 0 || !asked.step_file.empty())) {
+    throw UsageError(fmt::format("{} does not show the steps that --steps or --step-site tell; {}",
+                                 options.file, "leave them out to compare the trace as a whole"));
+  }
   const auto history = history_of(snapshot, device, asked);
   const auto environment = resolve_environment(options.env);
   const auto got = replayed(history, environment, options);
@@ -109,7 +116,10 @@ Exit run(const Options& options) {
     const auto number = [](std::int64_t value) {
       return Cell{fmt::format("{}", value), Tint::none};
     };
-    table.add({{i == 0 ? std::string("start") : fmt::format("{}", i - 1), Tint::none},
+    auto after = fmt::format("{}", static_cast<std::int64_t>(i) - 1);
+    if (history.has_rest && i + 1 == got.size()) after = "dump";
+    if (i == 0) after = "start";
+    table.add({{after, Tint::none},
                number(want.requested),
                number(got[i].live.requested),
                number(want.allocations),
@@ -129,9 +139,10 @@ Exit run(const Options& options) {
          {"equal", same},
          {"levels", rows}},
         table.text(style_of(stdout)) +
-            fmt::format("\n{} events on {}: requested bytes and live allocations {}\n",
+            fmt::format("\n{} events on {}: requested bytes and live allocations {}{}\n",
                         history.events.size(), environment.device,
-                        same ? "are equal at every step" : "differ"));
+                        same ? "are equal at every step" : "differ",
+                        filed.has_steps ? "" : "; no steps were found"));
   return same ? Exit::ok : Exit::finding;
 }
 
@@ -141,10 +152,8 @@ Action add(CLI::App& app) {
   add_env(app, options->env);
   app.add_option("--device", options->device, "of the file; default: the one with most events")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--steps", options->steps, "how many steps the trace holds, if you know")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(0, 1023));
+  options->steps.add_to(app);
   app.add_option("--time-limit", options->time_limit, "seconds that the replay may take")
       ->type_name("S")
       ->capture_default_str()

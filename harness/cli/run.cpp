@@ -8,6 +8,7 @@
 #include "command.h"
 #include "core/nearest.h"
 #include "leaklab/channel.h"
+#include "leaklab/file.h"
 #include "options.h"
 #include "report/progress.h"
 #include "report/run_text.h"
@@ -102,7 +103,11 @@ Exit run(const Options& options) {
   }
   auto config = make_config(scenario, environment, twin, suite);
   config.sites = options.sites;
-  if (!options.snapshot.empty()) config.snapshot = std::filesystem::absolute(options.snapshot);
+  if (!options.snapshot.empty()) {
+    config.snapshot = std::filesystem::absolute(options.snapshot);
+    // Says at once that it can't be written; nothing is left of it.
+    const FileWriter writable(config.snapshot);
+  }
   const auto child = [&] {
     Progress progress;
     progress.show(0, 1, scenario.id);

@@ -27,8 +27,9 @@ constexpr std::int64_t large_block = std::int64_t{2} << 20;
 
 std::int64_t number(std::string_view digits, std::size_t line, std::string_view word) {
   std::int64_t value = 0;
-  const auto* end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, value);
+  const auto* begin = digits.data();
+  const auto* end = begin + digits.size();
+  const auto [stop, error] = std::from_chars(begin, end, value);
   if (error != std::errc() || stop != end || value < 0) fail(line, word);
   return value;
 }

@@ -12,7 +12,8 @@ constexpr std::uint64_t first_address = 0x7f0000000000;
 constexpr std::uint64_t rounding = 512;  // kMinBlockSize of c10/core/AllocatorConfig.h
 
 std::uint64_t rounded(std::int64_t bytes) {
-  return (static_cast<std::uint64_t>(bytes) + rounding - 1) / rounding * rounding;
+  const auto size = std::max(static_cast<std::uint64_t>(bytes), rounding);
+  return (size + rounding - 1) / rounding * rounding;
 }
 
 class SnapshotOf {

@@ -121,8 +121,10 @@ TEST_P(Contract, a_snapshot_of_it_is_diagnosed_as_it_grows) {
     const auto file = std::filesystem::temp_directory_path() /
                       fmt::format("leaklab_{}_{}.pickle", getpid(), scenario().id);
     recorded.snapshot = file;
-    if (run({recorded}).empty()) return;
-    const auto found = diagnose(read_snapshot(file));
+    const auto recordings = run({recorded});
+    ASSERT_FALSE(recordings.empty());
+    Diagnosis found;
+    ASSERT_NO_THROW(found = diagnose(read_snapshot(file)));
     std::filesystem::remove(file);
     const auto growth = scenario().growth(recorded.setting, twin);
     // A lookalike may fill a cache up to its bound.

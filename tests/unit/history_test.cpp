@@ -17,7 +17,7 @@ using testing::SizeIs;
 // Three layers, freed in the step, and one tensor of 640 bytes that stays.
 History leaky(int steps) {
   History history;
-  for (const std::uint64_t line : {10, 11, 12, 16}) {
+  for (const std::uint64_t line : {10U, 11U, 12U, 16U}) {
     history.stacks.push_back({{"/home/me/train.py", "train", line}});
   }
   std::uint32_t next = 0;

@@ -27,6 +27,7 @@ struct History {
   std::vector<Event> events;
   // Number of events before the first step and after each: steps + 1 values.
   std::vector<std::size_t> boundaries;
+  bool has_rest = false;  // the last boundary is the end of the recording and ends no step
   // Innermost frame first. The first entry has no frames.
   std::vector<std::vector<Frame>> stacks = {{}};
 };

@@ -16,27 +16,31 @@ struct Imported {
   Pattern pattern;
   Diagnosis diagnosis;           // of the whole file
   std::int64_t allocations = 0;  // of the file
-  std::int64_t steps = 0;        // that the reduced history keeps
-  std::int64_t kept = 0;         // allocations that it keeps
+  std::int64_t kept = 0;         // of the pattern
+  // No allocation of its own stays, such as where a larger tensor replaces a smaller one: the
+  // pattern is one allocation a period.
+  bool merely_grows = false;
 };
 
-// The events of the device that was diagnosed, with boundaries at the steps that were found; what
-// was live before the trace begins is allocated before the first step. Where no steps were found,
-// the whole trace is one.
+// The events of one device, with boundaries at the steps that were found and at the end of the
+// trace; what was live before the trace begins is allocated before the first step. Where no steps
+// were found, the whole trace is the rest.
 History history_of(const Snapshot& snapshot, std::size_t device, const DiagnoseOptions& options);
 
 // What the file itself says at the same boundaries.
 struct FileLevels {
   std::vector<std::size_t> entries;  // of the trace before each boundary
+  bool has_steps = false;
   std::vector<Level> levels;
 };
 FileLevels file_levels(const Snapshot& snapshot, std::size_t device,
                        const DiagnoseOptions& options);
 
-// Leaves out steps, then lines of the program, for as long as the diagnosis stays the same: the
-// verdict, and of a leak its lines, classes and bytes per step. Delta debugging: Zeller and
-// Hildebrandt, "Simplifying and isolating failure-inducing input", 2002. Throws UsageError for a
-// snapshot whose diagnosis is undecided.
+// Leaves out the first steps, then lines of the program, for as long as the diagnosis stays the
+// same: the verdict, of a leak its lines, classes and bytes per step, else what seemed to leak.
+// Lines are left out by delta debugging: Zeller and Hildebrandt, "Simplifying and isolating
+// failure-inducing input", 2002. The pattern grows by the bytes per step of the diagnosis. Throws
+// Error with Exit::undecided for a snapshot whose diagnosis is undecided.
 Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& options = {});
 
 // A pattern with the growth of a series, one level in bytes a step. Throws UsageError for a series

@@ -274,10 +274,13 @@ Action add(CLI::App& app) {
   app.add_option("FILE", options->file, "a memory snapshot, or a CSV with --from-series")
       ->required();
   app.add_option("--id", options->id, "of the scenario; default: from the file's name");
-  app.add_option("--class", options->taxonomy, "default: as diagnosed")->type_name("CLASS");
+  app.add_option("--class", options->taxonomy, "default: as diagnosed; L02 or N01 for a series")
+      ->type_name("CLASS");
   app.add_option("--report", options->report,
                  "public report, as owner/repository#number; default: the file's name");
-  app.add_option("--dir", options->dir, "folder of the scenarios")->type_name("DIR");
+  app.add_option("--dir", options->dir,
+                 "where to write it; default: scenarios/ of the source folder")
+      ->type_name("DIR");
   options->steps.add_to(app);
   app.add_flag("--from-series", options->from_series,
                "the file is a CSV of bytes by step: the last cell of each line")

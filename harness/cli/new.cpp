@@ -94,7 +94,9 @@ Action add(CLI::App& app) {
   app.add_option("--class", options->taxonomy, "its class: L01 to L45, or N01 to N19 of lookalikes")
       ->required()
       ->type_name("CLASS");
-  app.add_option("--dir", options->dir, "folder of the scenarios")->type_name("DIR");
+  app.add_option("--dir", options->dir,
+                 "where to write it; default: scenarios/ of the source folder")
+      ->type_name("DIR");
   add_json(app, options->json);
   return [options] { return run(*options); };
 }

@@ -294,7 +294,7 @@ TEST(ReadSnapshot, AStackThatManyEventsShareIsThereOnce) {
 
 TEST(ReadSnapshot, UnknownKeysAreKept) {
   Document document = usual();
-  const Document frames = {frame("b.py", 1, "g")};
+  const auto frames = Document::array({frame("b.py", 1, "g")});
   document["since"] = "2.12";
   document["host"] = {{"state", "ok"}, {"size", 3}, {"list", {1, nullptr, true, 0.5}}};
   document["host_traces"] = {{event("alloc", 5, 6)}};

@@ -67,12 +67,20 @@ LEAKLAB_SCENARIO(
 
 constexpr std::size_t columns = 100;
 
+// A file's name may hold anything; it becomes part of a source file.
+std::string harmless(std::string text) {
+  for (char& c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte >= 0x7f || c == '\\') c = '?';
+  }
+  return text;
+}
+
 std::string literal(std::string_view text) {
   std::string written = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') written += '\\';
-    const auto byte = static_cast<unsigned char>(c);
-    written += byte < 0x20 || byte >= 0x7f ? '?' : c;
+    written += c;
   }
   return written + "\"";
 }
@@ -113,15 +121,6 @@ std::string growth_text(const Pattern& pattern) {
   const auto* bytes = growth == 1 ? "byte" : "bytes";
   return pattern.period == 1 ? fmt::format("{} {} a step", growth, bytes)
                              : fmt::format("{} {} in {} steps", growth, bytes, pattern.period);
-}
-
-// A file's name may hold anything; it becomes part of a source file.
-std::string harmless(std::string text) {
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte >= 0x7f || c == '\\') c = '?';
-  }
-  return text;
 }
 
 Told told_of(const Diagnosis& diagnosis, const Pattern& pattern, const std::string& wish) {
@@ -201,9 +200,9 @@ void write(const Pattern& pattern, const Told& told, const Options& options, con
                     options.file, text.size(), largest_pattern));
   }
   const auto warmup = pattern.settled();
-  const auto report = options.report.empty()
-                          ? std::filesystem::path(options.file).filename().string()
-                          : options.report;
+  const auto report =
+      harmless(options.report.empty() ? std::filesystem::path(options.file).filename().string()
+                                      : options.report);
   const auto scenario = fmt::format(
       file_text, fmt::arg("id", id), fmt::arg("taxonomy", told.taxonomy),
       fmt::arg("summary", told.summary),

@@ -10,10 +10,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string stored(const std::string& name) {
-  return LEAKLAB_SOURCE_DIR "/tests/data/snapshots/" + name + ".pickle";
-}
-
 TEST_F(Program, diagnose_tells_a_leak_by_its_exit_code_and_its_first_lines) {
   const auto ran = leaklab("diagnose " + stored("d09_two_leaks"));
   EXPECT_EQ(ran.code, 1);

@@ -10,10 +10,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string stored(const std::string& name) {
-  return LEAKLAB_SOURCE_DIR "/tests/data/snapshots/" + name + ".pickle";
-}
-
 TEST_F(Program, import_writes_a_scenario_and_its_pattern_and_says_what_to_do_next) {
   const auto ran = leaklab("import " + stored("d09_two_leaks") +
                            " --id two --report owner/repository#7 --dir scenarios");

@@ -14,6 +14,11 @@
 
 namespace leaklab {
 
+// A recorded snapshot of tests/data.
+inline std::string stored(const std::string& name) {
+  return LEAKLAB_SOURCE_DIR "/tests/data/snapshots/" + name + ".pickle";
+}
+
 struct Ran {
   int code = -1;
   std::string out;

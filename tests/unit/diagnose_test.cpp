@@ -800,10 +800,11 @@ TEST(Diagnosis, the_site_is_the_innermost_line_that_is_no_library) {
   const std::pair<std::string, std::string> libraries[] = {
       {"C:\\Users\\me\\env\\Lib\\site-packages\\torch\\nn\\modules\\linear.py", "forward"},
       {"/usr/lib/python3/dist-packages/torch/nn/functional.py", "relu"},
-      {"/opt/conda/lib/python3.10/site-packages/transformers/models/gpt2/modeling_gpt2.py", "attn"},
+      {"/home/me/conda/lib/python3.10/site-packages/transformers/models/gpt2/modeling_gpt2.py",
+       "attn"},
       {"<frozen importlib._bootstrap>", "_call_with_frames_removed"},
       {"<eval_with_key>.7", "inner"},
-      {"/opt/pytorch/torch/nn/functional.py", "gelu"},
+      {"/home/me/pytorch/torch/nn/functional.py", "gelu"},
   };
   for (const auto& [file, function] : libraries) {
     Program program;

@@ -20,7 +20,7 @@ LEAKLAB_SCENARIO(
     // What ends it.
     .fix = "release it on that path too, or move what is logged to the host",
     // After the warm-up all repeats with period 4.
-    .steps = 29, .warmup = 13, .expect = [](const Setting&) { return pattern().growth(); }) {
+    .steps = 25, .warmup = 9, .expect = [](const Setting&) { return pattern().growth(); }) {
   Performer performer(pattern(), run.device());
   run.step([&](Step step) { performer.step(step.index, run.fault()); });
 }

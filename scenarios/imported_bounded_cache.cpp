@@ -18,7 +18,7 @@ LEAKLAB_SCENARIO(
     // Where it comes from.
     .reports = {"bounded_cache_clean.pickle"},
     // After the warm-up all repeats with period 1.
-    .steps = 35, .warmup = 19, .expect = [](const Setting&) { return pattern().growth(); }) {
+    .steps = 34, .warmup = 18, .expect = [](const Setting&) { return pattern().growth(); }) {
   Performer performer(pattern(), run.device());
   run.step([&](Step step) { performer.step(step.index, false); });
 }

@@ -20,7 +20,7 @@ LEAKLAB_SCENARIO(
     // What ends it.
     .fix = "clear it, bound it, or move what it collects to the host",
     // After the warm-up all repeats with period 3.
-    .steps = 26, .warmup = 10, .expect = [](const Setting&) { return pattern().growth(); }) {
+    .steps = 23, .warmup = 7, .expect = [](const Setting&) { return pattern().growth(); }) {
   Performer performer(pattern(), run.device());
   run.step([&](Step step) { performer.step(step.index, run.fault()); });
 }

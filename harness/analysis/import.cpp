@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 
 #include "leaklab/error.h"
 #include "leaklab/signature.h"
@@ -30,27 +31,28 @@ std::vector<History::Frame> frames_of(const Snapshot& snapshot, StackId stack) {
   return frames;
 }
 
-// What of a history is kept: steps from `first` on, and allocations of some stacks.
+// What of a history is kept: some steps, and allocations of some stacks.
 struct Selection {
-  std::size_t first = 0;
+  std::vector<bool> steps;
   std::set<std::uint32_t> stacks;
 };
 
-// Allocations that the selection leaves out are gone with their frees; what was allocated before
-// the first step that is kept is gone as well.
+// Allocations that the selection leaves out are gone with their frees, and so is what was allocated
+// before the first step. What a step that is left out frees is freed at the end of the one before.
 History select(const History& history, const Selection& selection) {
   History kept;
   kept.stacks = history.stacks;
   constexpr auto gone = std::numeric_limits<std::uint32_t>::max();
   std::map<std::uint32_t, std::uint32_t> numbers;
-  std::size_t event = history.boundaries[selection.first];
+  std::size_t event = history.boundaries.front();
   kept.boundaries.push_back(0);
   std::uint32_t next = 0;
-  for (auto step = selection.first + 1; step < history.boundaries.size(); ++step) {
-    for (; event < history.boundaries[step]; ++event) {
+  for (std::size_t step = 0; step < selection.steps.size(); ++step) {
+    const bool stays = selection.steps[step];
+    for (; event < history.boundaries[step + 1]; ++event) {
       auto at = history.events[event];
       if (at.alloc) {
-        if (!selection.stacks.contains(at.stack)) continue;
+        if (!stays || !selection.stacks.contains(at.stack)) continue;
         numbers[at.allocation] = next;
         at.allocation = next++;
       } else {
@@ -60,99 +62,52 @@ History select(const History& history, const Selection& selection) {
       }
       kept.events.push_back(at);
     }
-    kept.boundaries.push_back(kept.events.size());
+    if (stays) kept.boundaries.push_back(0);
+    kept.boundaries.back() = kept.events.size();
   }
   return kept;
 }
 
 // What must stay the same.
 struct Gist {
+  struct Finding {
+    std::string file;
+    std::int64_t line = 0;
+    double bytes = 0;  // per step where it leaks, else held
+    std::string taxonomy;
+    friend auto operator<=>(const Finding&, const Finding&) = default;
+  };
   Verdict verdict = Verdict::undecided;
-  std::vector<std::tuple<std::string, std::string, std::int64_t, double>> findings;
+  std::vector<Finding> findings;
   friend bool operator==(const Gist&, const Gist&) = default;
 };
+
+// Whether they differ in classes at most.
+bool tells_the_same(const Gist& left, const Gist& right) {
+  return left.verdict == right.verdict &&
+         std::ranges::equal(left.findings, right.findings, [](const auto& one, const auto& other) {
+           return one.file == other.file && one.line == other.line && one.bytes == other.bytes;
+         });
+}
 
 Gist gist_of(const Diagnosis& diagnosis) {
   Gist gist;
   gist.verdict = diagnosis.verdict;
   if (diagnosis.verdict == Verdict::leak) {
     for (const auto& finding : diagnosis.findings) {
-      gist.findings.emplace_back(finding.taxonomy, finding.site.file, finding.site.line,
-                                 finding.bytes_per_step.value_or(0));
+      gist.findings.push_back({finding.site.file, finding.site.line,
+                               finding.bytes_per_step.value_or(0), finding.taxonomy});
     }
   } else {
     // What seemed to leak is what makes it worth a scenario.
     for (const auto& lookalike : diagnosis.lookalikes) {
-      gist.findings.emplace_back(lookalike.taxonomy, lookalike.site.file, lookalike.site.line, 0);
+      gist.findings.push_back({lookalike.site.file, lookalike.site.line,
+                               static_cast<double>(lookalike.bytes), lookalike.taxonomy});
     }
   }
   std::ranges::sort(gist.findings);
   return gist;
 }
-
-class Reducer {
- public:
-  Reducer(const History& history, const Diagnosis& diagnosis)
-      : history_(history), wanted_(gist_of(diagnosis)) {
-    const auto steps = history.boundaries.size() - 1;
-    period_ = static_cast<std::size_t>(std::max<std::int64_t>(1, diagnosis.period));
-    for (const auto& event : history.events) {
-      if (event.alloc) selection_.stacks.insert(event.stack);
-    }
-    if (!holds(selection_)) return;  // as it is, then
-    if (diagnosis.period > 0 || diagnosis.verdict != Verdict::leak) leave_out_steps(steps);
-    leave_out_stacks();
-  }
-
-  History reduced() const { return select(history_, selection_); }
-
- private:
-  bool holds(const Selection& selection) const {
-    return gist_of(diagnose(to_snapshot(select(history_, selection)))) == wanted_;
-  }
-
-  // The fewest whole periods at the end that still show it.
-  void leave_out_steps(std::size_t steps) {
-    for (std::size_t periods = 4; periods * period_ < steps; periods += 1 + periods / 4) {
-      auto fewer = selection_;
-      fewer.first = steps - periods * period_;
-      if (!holds(fewer)) continue;
-      selection_ = fewer;
-      return;
-    }
-  }
-
-  void leave_out_stacks() {
-    std::vector<std::uint32_t> left(selection_.stacks.begin(), selection_.stacks.end());
-    std::size_t parts = 2;
-    while (!left.empty()) {
-      const auto size = (left.size() + parts - 1) / parts;
-      bool smaller = false;
-      for (std::size_t begin = 0; begin < left.size() && !smaller; begin += size) {
-        auto fewer = selection_;
-        const auto end = std::min(left.size(), begin + size);
-        for (auto i = begin; i < end; ++i) fewer.stacks.erase(left[i]);
-        if (!holds(fewer)) continue;
-        selection_ = std::move(fewer);
-        left.erase(left.begin() + static_cast<std::ptrdiff_t>(begin),
-                   left.begin() + static_cast<std::ptrdiff_t>(end));
-        smaller = true;
-      }
-      if (smaller) {
-        parts = std::max<std::size_t>(2, parts - 1);
-      } else if (size == 1) {
-        return;
-      } else {
-        parts = std::min(left.size(), parts * 2);
-      }
-    }
-  }
-
-  const History& history_;
-  Gist wanted_;
-  Selection selection_;
-  std::size_t period_ = 1;
-};
 
 // Allocations and frees of each step. What is live at the end and was allocated on a leaking line
 // is a leak.
@@ -189,7 +144,7 @@ Pattern steps_of(const History& history, const std::vector<bool>& leaking_stacks
   return pattern;
 }
 
-// The least period with which the last steps are exactly those before them; else half of all.
+// The least period with which the last steps are exactly those before them; 0: none.
 std::int64_t exact_period(const Pattern& pattern) {
   const auto steps = static_cast<std::int64_t>(pattern.steps.size());
   for (std::int64_t period = 1; period <= steps / 2; ++period) {
@@ -198,8 +153,118 @@ std::int64_t exact_period(const Pattern& pattern) {
       return period;
     }
   }
-  return std::max<std::int64_t>(1, steps / 2);
+  return 0;
 }
+
+// Takes away of `items` what `holds` does without, in ever smaller parts, until each one that is
+// left is needed: the minimizing delta debugging (ddmin) of Zeller and Hildebrandt, 2002.
+// `holds(some)` takes these away if it can and says whether it did.
+template <typename Item, typename Holds>
+void leave_out(std::vector<Item> items, const Holds& holds) {
+  std::size_t parts = 2;
+  while (!items.empty()) {
+    const auto size = (items.size() + parts - 1) / parts;
+    bool smaller = false;
+    for (std::size_t begin = 0; begin < items.size() && !smaller; begin += size) {
+      const auto from = items.begin() + static_cast<std::ptrdiff_t>(begin);
+      const auto to =
+          items.begin() + static_cast<std::ptrdiff_t>(std::min(items.size(), begin + size));
+      smaller = holds(std::span<const Item>(from, to));
+      if (smaller) items.erase(from, to);
+    }
+    if (smaller) {
+      parts = std::max<std::size_t>(2, parts - 1);
+    } else if (size == 1) {
+      return;
+    } else {
+      parts = std::min(items.size(), parts * 2);
+    }
+  }
+}
+
+class Reducer {
+ public:
+  Reducer(const History& history, const Diagnosis& diagnosis) : history_(history) {
+    selection_.steps.assign(history.boundaries.size() - 1, true);
+    period_ = static_cast<std::size_t>(std::max<std::int64_t>(1, diagnosis.period));
+    for (const auto& event : history.events) {
+      if (event.alloc) selection_.stacks.insert(event.stack);
+    }
+    wanted_ = gist(selection_);
+    // The class may differ: a history has steps of one kind only.
+    if (!tells_the_same(wanted_, gist_of(diagnosis))) return;  // as it is, then
+    const bool irregular = diagnosis.verdict == Verdict::leak && diagnosis.period == 0;
+    if (!irregular) keep_last_steps();
+    leave_out_stacks();
+    if (!irregular) leave_out_steps();
+  }
+
+  History reduced() const { return select(history_, selection_); }
+
+ private:
+  Gist gist(const Selection& selection) const {
+    return gist_of(diagnose(to_snapshot(select(history_, selection))));
+  }
+  bool take(Selection fewer) {
+    if (gist(fewer) != wanted_) return false;
+    selection_ = std::move(fewer);
+    return true;
+  }
+
+  // What the steps that a pattern repeats do; nothing where they do not repeat.
+  std::vector<std::vector<Op>> last_period(const Selection& selection) const {
+    const auto history = select(history_, selection);
+    const auto pattern = steps_of(history, std::vector<bool>(history.stacks.size(), false));
+    const auto size = wanted_.verdict == Verdict::leak ? static_cast<std::int64_t>(period_)
+                                                       : exact_period(pattern);
+    return {pattern.steps.end() - std::min(std::ssize(pattern.steps), size), pattern.steps.end()};
+  }
+
+  // The fewest whole periods at the end that still show it, so that the rest has little to do.
+  void keep_last_steps() {
+    const auto steps = selection_.steps.size();
+    for (std::size_t periods = 4; periods * period_ < steps; periods += 1 + periods / 4) {
+      auto fewer = selection_;
+      std::fill(fewer.steps.begin(),
+                fewer.steps.end() - static_cast<std::ptrdiff_t>(periods * period_), false);
+      if (take(std::move(fewer))) return;
+    }
+  }
+
+  // Whole periods, counted from the end. The last one stays as it is: what it frees is as old.
+  void leave_out_steps() {
+    const auto steps = selection_.steps.size();
+    const auto last = last_period(selection_);
+    std::vector<std::size_t> ends;
+    for (auto end = steps; end > 0; end -= std::min(end, period_)) {
+      if (selection_.steps[end - 1]) ends.push_back(end);
+    }
+    std::ranges::reverse(ends);
+    leave_out(std::move(ends), [&](std::span<const std::size_t> some) {
+      auto fewer = selection_;
+      for (const auto end : some) {
+        for (auto step = end - std::min(end, period_); step < end; ++step) {
+          fewer.steps[step] = false;
+        }
+      }
+      return last_period(fewer) == last && take(std::move(fewer));
+    });
+  }
+
+  void leave_out_stacks() {
+    leave_out(std::vector<std::uint32_t>(selection_.stacks.begin(), selection_.stacks.end()),
+              [&](std::span<const std::uint32_t> some) {
+                auto fewer = selection_;
+                for (const auto stack : some) fewer.stacks.erase(stack);
+                return take(std::move(fewer));
+              });
+  }
+
+  const History& history_;
+  Gist wanted_;
+  Selection selection_;
+  std::size_t period_ = 1;
+};
 
 bool is_freed(const Pattern& pattern, std::int64_t step, std::int64_t index, std::int64_t reach) {
   for (auto later = step; later <= step + reach; ++later) {
@@ -268,6 +333,7 @@ Pattern pattern_of(const History& history, const std::vector<bool>& leaking_stac
     pattern.period = period;
   } else {
     pattern.period = leaks ? steps : exact_period(pattern);
+    if (pattern.period == 0) pattern.period = std::max<std::int64_t>(1, steps / 2);
   }
   free_what_piles_up(pattern);
   if (is_steady(pattern, pattern.growth().per_period("requested"))) return pattern;

@@ -114,6 +114,53 @@ TEST(Import, a_buffer_of_eight_becomes_a_pattern_that_holds_eight) {
   EXPECT_GE(levels.back(), 8 * 4096);
 }
 
+TEST(Import, what_fills_once_keeps_the_step_that_fills_it_and_few_others) {
+  Program program;
+  Training training(program);
+  training.adam = true;
+  for (int step = 0; step < 60; ++step) training.step();
+  const auto imported = import_snapshot(program.dump());
+  ASSERT_EQ(imported.diagnosis.verdict, Verdict::clean);
+  EXPECT_LE(imported.pattern.steps.size(), 6u);
+  std::int64_t states = 0;  // of 65536 bytes, made once on line 14
+  for (const auto& op : imported.pattern.steps.front()) states += op.bytes == 4096 * 16 ? 1 : 0;
+  EXPECT_GE(states, 6);
+}
+
+TEST(Import, a_buffer_that_fills_slowly_keeps_its_size_and_loses_the_steps_between) {
+  Program program;
+  Training training(program);
+  std::vector<std::uint64_t> buffer;
+  for (int step = 0; step < 64; ++step) {
+    training.step();
+    if (step % 8 == 7 && buffer.size() < 4) buffer.push_back(program.alloc(Program::line(16), 640));
+  }
+  const auto imported = import_snapshot(program.dump());
+  ASSERT_EQ(imported.diagnosis.verdict, Verdict::clean) << imported.diagnosis.summary;
+  EXPECT_LT(imported.pattern.steps.size(), 16u);
+  std::int64_t filled = 0;
+  for (const auto& step : imported.pattern.steps) {
+    filled += std::ranges::count_if(step, [](const auto& op) { return op.bytes == 640; });
+  }
+  EXPECT_EQ(filled, 4);
+}
+
+TEST(Import, a_leak_in_evaluation_is_reduced_although_a_history_has_one_kind_of_step) {
+  Program program;
+  Training training(program);
+  for (int epoch = 0; epoch < 8; ++epoch) {
+    for (int step = 0; step < 6; ++step) training.step();
+    for (int step = 0; step < 3; ++step) {
+      training.evaluation_step();
+      program.alloc(Program::line(23), 640);
+    }
+  }
+  const auto imported = import_snapshot(program.dump());
+  ASSERT_EQ(imported.diagnosis.verdict, Verdict::leak) << imported.diagnosis.summary;
+  EXPECT_LT(imported.kept * 3, imported.allocations);
+  EXPECT_EQ(imported.pattern.growth().per_period("requested") * 9, imported.pattern.period * 1920);
+}
+
 TEST(Import, the_same_file_gives_the_same_pattern) {
   Program program;
   Training training(program);

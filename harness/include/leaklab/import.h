@@ -36,11 +36,13 @@ struct FileLevels {
 FileLevels file_levels(const Snapshot& snapshot, std::size_t device,
                        const DiagnoseOptions& options);
 
-// Leaves out the first steps, then lines of the program, for as long as the diagnosis stays the
-// same: the verdict, of a leak its lines, classes and bytes per step, else what seemed to leak.
-// Lines are left out by delta debugging: Zeller and Hildebrandt, "Simplifying and isolating
-// failure-inducing input", 2002. The pattern grows by the bytes per step of the diagnosis. Throws
-// Error with Exit::undecided for a snapshot whose diagnosis is undecided.
+// Leaves out lines of the program and whole periods of steps, for as long as the diagnosis stays
+// the same: the verdict, of a leak its lines, classes and bytes per step, else what seemed to leak
+// and how many bytes it held; and as long as the last period, which the pattern repeats, does what
+// it did. By delta debugging: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing
+// input", 2002. A leak without a period keeps all of its steps. The pattern grows by the bytes per
+// step of the diagnosis. Throws Error with Exit::undecided for a snapshot whose diagnosis is
+// undecided.
 Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& options = {});
 
 // A pattern with the growth of a series, one level in bytes a step. Throws UsageError for a series

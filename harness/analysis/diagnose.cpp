@@ -48,7 +48,8 @@ struct LineLeak {
   FrameId frame = no_frame;
   StackId stack = 0;  // of the place that leaks most
   std::int64_t most = -1;
-  std::vector<std::int64_t> added;  // bytes by step of the trace
+  std::vector<std::int64_t> added;  // bytes by step of the trace, before `trusted`
+  std::vector<std::int64_t> young;  // from there on, what is likely to stay
   std::int64_t onset = -1;
   std::int64_t trusted = 0;
   std::int64_t live_bytes = 0;
@@ -172,6 +173,7 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   leak.frame = line;
   if (leak.added.empty()) {
     leak.added.resize(static_cast<std::size_t>(steps_.count()));
+    leak.young.resize(leak.added.size());
     leak.trusted = steps_.count();
   }
   std::int64_t bytes = 0;
@@ -182,7 +184,9 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   for (const auto& each : judged.growth) {
     if (each.step >= judged.trusted) {
       // Among what is younger than the place's things may grow, as much as a step left before.
-      leak.live_bytes += std::min(each.bytes, most_bytes);
+      const auto likely = std::min(each.bytes, most_bytes);
+      leak.young[static_cast<std::size_t>(each.step)] += likely;
+      leak.live_bytes += likely;
       leak.live_count += std::min(each.count, most_count);
       continue;
     }
@@ -353,12 +357,14 @@ void DeviceDiagnosis::report_leaks() {
             ? fmt::format("one tensor is replaced by a larger one in each of {} steps; likely {}",
                           leak.times, rule.cause)
             : fmt::format(
-                  "{} allocations of {} steps are live at the dump, older than anything freed "
-                  "there; "
-                  "likely {}",
+                  "{} allocations are live at the dump, those of {} steps older than anything "
+                  "freed there; likely {}",
                   leak.live_count, leak.times, rule.cause);
-    std::partial_sum(leak.added.begin(), leak.added.end(),
-                     std::back_inserter(finding.live_by_step));
+    std::int64_t live = 0;
+    for (std::size_t step = 0; step < leak.added.size(); ++step) {
+      live += leak.added[step] + leak.young[step];
+      finding.live_by_step.push_back(live);
+    }
     for (const auto id : snapshot_.stacks[leak.stack]) {
       if (finding.frames.size() == 12) break;
       if (sites_.frame(id).python != sites_.python()) continue;
@@ -544,7 +550,7 @@ std::vector<Finding> live_findings(const Snapshot& snapshot, const Sites& sites)
   std::map<std::pair<FrameId, std::int64_t>, std::int64_t> sizes;
   std::map<FrameId, Live> lines;
   for (const auto& block : snapshot.blocks) {
-    if (block.state != BlockState::active_allocated) continue;
+    if (!is_live(block)) continue;
     const auto frame = sites.stack(block.stack).site;
     const auto bytes = bytes_of(block);
     lines[frame].bytes += bytes;
@@ -653,9 +659,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
   }
   if (diagnosis.verdict == Verdict::undecided) diagnosis.findings = live_findings(snapshot, sites);
   for (const auto& block : snapshot.blocks) {
-    if (block.state == BlockState::active_allocated) {
-      diagnosis.live_bytes += bytes_of(block);
-    }
+    if (is_live(block)) diagnosis.live_bytes += bytes_of(block);
   }
   for (const auto& segment : snapshot.segments) diagnosis.reserved_bytes += segment.total_size;
   diagnosis.summary = summary_of(diagnosis);

@@ -18,7 +18,7 @@ std::map<CodeSite, Live> live_by_site(const Snapshot& snapshot) {
   const Sites sites(snapshot);
   std::map<FrameId, Live> by_frame;
   for (const auto& block : snapshot.blocks) {
-    if (block.state != BlockState::active_allocated) continue;
+    if (!is_live(block)) continue;
     auto& live = by_frame[sites.stack(block.stack).site];
     live.bytes += bytes_of(block);
     ++live.count;

@@ -9,10 +9,6 @@ namespace {
 // Of each live address its row in `allocations`.
 using Live = std::unordered_map<std::uint64_t, std::uint32_t>;
 
-bool is_live(BlockState state) {
-  return state == BlockState::active_allocated || state == BlockState::other;
-}
-
 // What the blocks say of what is live; rows that they contradict are dropped from `live`.
 void reconcile(const Snapshot& snapshot, std::size_t device, Live& live, Lifetimes& found) {
   std::unordered_map<std::uint64_t, std::uint32_t> seen;
@@ -22,7 +18,7 @@ void reconcile(const Snapshot& snapshot, std::size_t device, Live& live, Lifetim
     found.blocks = true;
     for (std::uint32_t at = 0; at < segment.blocks; ++at) {
       const auto& block = snapshot.blocks[segment.first_block + at];
-      if (!is_live(block.state)) continue;
+      if (!is_live(block)) continue;
       const auto requested = bytes_of(block);
       bytes += requested;
       if (live.contains(block.address)) {

@@ -38,6 +38,11 @@ struct Lifetimes {
   bool begins_late() const { return unknown_frees > 0 || !unborn.empty(); }
 };
 
+// A state that no known version writes counts as in use: calling it free would hide a leak.
+inline bool is_live(const Block& block) {
+  return block.state == BlockState::active_allocated || block.state == BlockState::other;
+}
+
 // Bytes that a live block holds: as requested where the file says so, else as rounded.
 inline std::int64_t bytes_of(const Block& block) {
   return block.requested > 0 ? block.requested : block.size;

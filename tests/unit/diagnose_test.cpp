@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "made_snapshot.h"
 
@@ -55,6 +56,26 @@ TEST(Diagnosis, an_output_kept_by_a_later_line_is_told_by_the_line_that_allocate
   Training training(program);
   for (int step = 0; step < 12; ++step) training.step(1, true);
   expect_leak(after(program), 11, 4096, 0);
+}
+
+TEST(Diagnosis, the_series_of_a_leak_rises_to_what_is_live_at_the_dump) {
+  Program program;
+  Training training(program);
+  std::uint64_t last = program.alloc(Program::line(16), 640);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 640);
+    // Of the same line and size, and held to the next step: what is younger may go as well.
+    program.free(std::exchange(last, program.alloc(Program::line(16), 640)), Program::line(17));
+  }
+  const auto found = after(program);
+  ASSERT_THAT(found.findings, SizeIs(1)) << found.summary;
+  const auto& series = found.findings.front().live_by_step;
+  ASSERT_THAT(series, SizeIs(12));
+  for (std::size_t step = 1; step < series.size(); ++step) {
+    EXPECT_EQ(series[step] - series[step - 1], 640) << step;
+  }
+  EXPECT_EQ(series.back(), found.findings.front().live_bytes);
 }
 
 TEST(Diagnosis, a_leak_each_seventh_step_has_its_mean_rate_and_its_period) {
@@ -916,6 +937,19 @@ TEST(Diagnosis, the_same_snapshot_gives_the_same_document) {
   for (int step = 0; step < 20; ++step) training.step(1 + step * 7 % 5, step % 2 == 0);
   const auto snapshot = program.dump();
   EXPECT_EQ(to_json(diagnose(snapshot)).dump(), to_json(diagnose(snapshot)).dump());
+}
+
+TEST(Diff, a_block_of_a_state_that_no_version_writes_counts_as_in_use) {
+  Program program;
+  program.alloc(Program::line(16), 640);
+  const auto before = program.dump();
+  program.alloc(Program::line(17), 4096);
+  auto after = program.dump();
+  for (auto& block : after.blocks) block.state = BlockState::other;
+  const auto changes = diff(before, after);
+  ASSERT_THAT(changes, SizeIs(1));
+  EXPECT_EQ(changes.front().site.line, 17);
+  EXPECT_EQ(diagnose(after).live_bytes, 640 + 4096);
 }
 
 TEST(Diff, what_lives_in_the_second_only_is_told_by_line) {

@@ -1,0 +1,538 @@
+#include "device_diagnosis.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "classify.h"
+#include "growth.h"
+#include "lifetimes.h"
+#include "out_of_memory.h"
+#include "steps.h"
+
+namespace leaklab {
+namespace {
+
+constexpr std::int64_t least_steps = 3;  // to call a trace clean
+constexpr std::int64_t leak_steps = 4;   // to call it a leak
+
+std::string short_file(std::string_view file) {
+  const auto slash = file.find_last_of("/\\");
+  return std::string(slash == std::string_view::npos ? file : file.substr(slash + 1));
+}
+
+// A leak's places that stand on one line of the user's code.
+struct LineLeak {
+  FrameId frame = no_frame;
+  StackId stack = 0;  // of the place that leaks most
+  std::int64_t most = -1;
+  std::vector<std::int64_t> added;  // bytes by step of the trace, before `trusted`
+  std::vector<std::int64_t> young;  // from there on, what is likely to stay
+  std::int64_t onset = -1;
+  std::int64_t trusted = 0;
+  std::int64_t live_bytes = 0;
+  std::int64_t live_count = 0;
+  std::int64_t earlier_count = 0;  // of these born before the trace
+  std::int64_t times = 0;
+  std::int64_t places = 0;
+  std::int64_t first_size = 0;
+  std::int64_t last_size = 0;
+  bool growing_sizes = false;
+  LeakTraits traits;
+};
+
+class DeviceDiagnosis {
+ public:
+  DeviceDiagnosis(const Snapshot& snapshot, std::size_t device, const Sites& sites,
+                  const DiagnoseOptions& options)
+      : snapshot_(snapshot),
+        trace_(snapshot.traces[device]),
+        sites_(sites),
+        lifetimes_(lifetimes(snapshot, device)),
+        levels_(levels(trace_, lifetimes_)),
+        steps_(find_steps(snapshot, device, sites, lifetimes_, options)) {
+    result.device = static_cast<std::int64_t>(device);
+    describe_steps();
+    find_peak();
+    result.oom = out_of_memory(snapshot, device, sites, lifetimes_, levels_, steps_);
+    judge_places();
+    report_leaks();
+    decide();
+    tell_limits();
+  }
+
+  Diagnosis result;
+
+ private:
+  CodeSite site(FrameId frame) const { return site_of(snapshot_, frame); }
+  std::int64_t requested_after(std::int64_t step) const {
+    return levels_[steps_.begin[static_cast<std::size_t>(step) + 1]];
+  }
+
+  void describe_steps();
+  void find_peak();
+  void judge_places();
+  void add_leak(const Group& group, const Judged& judged);
+  void add_lookalike(const Group& group, const Judged& judged);
+  bool is_evaluation(std::int64_t step) const;
+  void report_leaks();
+  std::int64_t onset_in_program(const LineLeak& leak) const;
+  bool level_rises() const;
+  bool goes_round_layers() const;
+  FrameId line_before(EventIndex event);
+  void decide();
+  void tell_limits();
+  void limit(std::string text) { result.limits.push_back(std::move(text)); }
+
+  const Snapshot& snapshot_;
+  const std::vector<TraceEvent>& trace_;
+  const Sites& sites_;
+  const Lifetimes lifetimes_;
+  const std::vector<std::int64_t> levels_;
+  const Steps steps_;
+  std::map<FrameId, LineLeak> leaks_;
+  std::vector<Lookalike> lookalikes_;
+  std::int64_t trusted_ = 0;
+  std::int64_t suspects_ = 0;
+  std::int64_t in_one_phase_ = 0;
+  std::int64_t in_call_replaced_ = 0;
+  std::int64_t loads_ = 0;   // allocations of whole steps that load a model
+  std::int64_t births_ = 0;  // all of whole steps
+  std::int64_t freed_ = 0;   // of them
+  CodeSite suspect_site_;
+  std::vector<FrameId> lines_;  // by event, of the last event before it that has one
+};
+
+void DeviceDiagnosis::describe_steps() {
+  auto& steps = result.steps;
+  steps.seen = steps_.count();
+  steps.count = steps_.count() + steps_.before;
+  steps.source = steps_.source;
+  steps.confidence = steps_.confidence;
+  for (const auto kind : steps_.kind) {
+    if (kind >= steps.kinds.size()) steps.kinds.resize(kind + 1U);
+    ++steps.kinds[kind];
+  }
+  for (std::int64_t step = 0; step < steps_.count(); ++step) {
+    steps.live_after.push_back(requested_after(step));
+  }
+}
+
+void DeviceDiagnosis::find_peak() {
+  const auto peak = std::ranges::max_element(levels_) - levels_.begin();
+  result.peak_bytes = levels_[static_cast<std::size_t>(peak)];
+  result.peak_sites =
+      live_sites(snapshot_, trace_, sites_, lifetimes_, static_cast<EventIndex>(peak));
+}
+
+bool DeviceDiagnosis::is_evaluation(std::int64_t step) const {
+  return steps_.kind[static_cast<std::size_t>(step)] != 0;
+}
+
+// The last line of the user's code that an event before that one names: of what a backward pass
+// allocates, the line that called backward.
+FrameId DeviceDiagnosis::line_before(EventIndex event) {
+  if (lines_.empty()) {
+    auto line = no_frame;
+    for (const auto& each : trace_) {
+      lines_.push_back(line);
+      const auto& stack = sites_.stack(each.stack);
+      if (stack.path != 0 && stack.site != no_frame) line = stack.site;
+    }
+  }
+  return lines_[event];
+}
+
+void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
+  const auto& stack = sites_.stack(group.stack);
+  const auto line =
+      stack.site == no_frame && sites_.any_frames() ? line_before(group.last_left) : stack.site;
+  auto& leak = leaks_[line];
+  leak.frame = line;
+  if (leak.added.empty()) {
+    leak.added.resize(static_cast<std::size_t>(steps_.count()));
+    leak.young.resize(leak.added.size());
+    leak.trusted = steps_.count();
+  }
+  std::int64_t bytes = 0;
+  std::int64_t rises = 0;
+  std::int64_t last = -1;
+  std::int64_t most_bytes = 0;
+  std::int64_t most_count = 0;
+  for (const auto& each : judged.growth) {
+    if (each.step >= judged.trusted) {
+      // Among what is younger than the place's things may grow, as much as a step left before.
+      const auto likely = std::min(each.bytes, most_bytes);
+      leak.young[static_cast<std::size_t>(each.step)] += likely;
+      leak.live_bytes += likely;
+      leak.live_count += std::min(each.count, most_count);
+      continue;
+    }
+    leak.added[static_cast<std::size_t>(each.step)] += each.bytes;
+    bytes += each.bytes;
+    leak.live_count += each.count;
+    most_bytes = std::max(most_bytes, each.bytes);
+    most_count = std::max(most_count, each.count);
+    rises += last >= 0 && each.bytes > last ? 1 : 0;
+    last = each.bytes;
+  }
+  leak.trusted = std::min(leak.trusted, judged.trusted);
+  leak.onset = leak.onset < 0 ? judged.onset : std::min(leak.onset, judged.onset);
+  leak.times = std::max(leak.times, judged.times);
+  leak.live_bytes += bytes + group.unborn_bytes;
+  leak.live_count += group.unborn_count;
+  // What a step left behind whose beginning the trace no longer has counts as earlier too.
+  const auto cut = lifetimes_.begins_late() ? group.early_count : 0;
+  if (group.unborn_count > 0) {
+    leak.earlier_count = std::max(leak.earlier_count, group.unborn_count + cut);
+  }
+  ++leak.places;
+  if (bytes > leak.most) {
+    leak.most = bytes;
+    leak.stack = group.stack;
+    leak.first_size = group.size >= 0 ? group.size : group.first_size;
+    leak.last_size = group.size >= 0 ? group.size : group.last_size;
+  }
+  auto& traits = leak.traits;
+  traits.backward = traits.backward || group.stack == 0 || stack.path == 0;
+  if (!sites_.any_frames()) traits.backward = false;
+  traits.optimizer = traits.optimizer || stack.optimizer;
+  traits.loads_model = traits.loads_model || stack.loads_model;
+  traits.recurrent = traits.recurrent || stack.recurrent;
+  traits.in_call = traits.in_call || stack.callee != no_frame;
+  traits.private_pool = traits.private_pool || group.pool != 0;
+  traits.scalar = leak.last_size <= 8;
+  traits.replaced = traits.replaced || judged.judgement == Judgement::replaced;
+  traits.superlinear = judged.growth.size() >= 5 &&
+                       rises + 1 == static_cast<std::int64_t>(judged.growth.size()) &&
+                       !traits.replaced;
+  traits.many_places = leak.places >= 3 && traits.in_call;
+  traits.evaluation = std::ranges::all_of(
+      judged.growth, [&](const Left& each) { return is_evaluation(each.step); });
+  traits.rare = group.freed >= 3 * static_cast<std::int64_t>(group.left.size()) &&
+                group.left.size() * 3 < static_cast<std::size_t>(steps_.count());
+}
+
+void DeviceDiagnosis::add_lookalike(const Group& group, const Judged& judged) {
+  const auto& stack = sites_.stack(group.stack);
+  Lookalike each;
+  each.site = site(stack.site);
+  for (const auto& left : group.left) each.bytes += left.bytes;
+  if (judged.judgement == Judgement::bounded && group.longest_life >= 2) {
+    std::int64_t held = 0;
+    for (const auto& left : group.held) held = std::max(held, left.bytes);
+    each.taxonomy = "N17";
+    each.bytes = std::max(each.bytes, held);
+    each.reason =
+        fmt::format("held for up to {} steps and then freed: bounded", group.longest_life);
+  } else if (judged.judgement == Judgement::stopped) {
+    each.taxonomy = "N17";
+    each.reason =
+        fmt::format("grew until step {} and no more since", group.left.back().step + steps_.before);
+  } else if (group.left.size() == 1 && group.left.front().step + 1 < steps_.count()) {
+    each.taxonomy = "N02";
+    each.reason = stack.optimizer
+                      ? fmt::format("state of the optimizer, made once in step {}",
+                                    group.left.front().step + steps_.before)
+                      : fmt::format("allocated once in step {}, such as gradients or a workspace",
+                                    group.left.front().step + steps_.before);
+  } else {
+    return;
+  }
+  if (each.bytes > 0) lookalikes_.push_back(std::move(each));
+}
+
+void DeviceDiagnosis::judge_places() {
+  trusted_ = steps_.count();
+  for (const auto& group : groups(trace_, lifetimes_, steps_)) {
+    births_ += group.births;
+    freed_ += group.freed;
+    if (sites_.stack(group.stack).loads_model) loads_ += group.births;
+    const auto judged = judge(group, steps_, sites_);
+    switch (judged.judgement) {
+      case Judgement::leak:
+        add_leak(group, judged);
+        break;
+      case Judgement::replaced:
+        if (sites_.stack(group.stack).callee != no_frame && sites_.python()) {
+          ++in_call_replaced_;
+          suspect_site_ = site(sites_.stack(group.stack).site);
+        } else {
+          add_leak(group, judged);
+        }
+        break;
+      case Judgement::suspect:
+        ++suspects_;
+        suspect_site_ = site(sites_.stack(group.stack).site);
+        break;
+      case Judgement::one_phase:
+        ++in_one_phase_;
+        suspect_site_ = site(sites_.stack(group.stack).site);
+        break;
+      case Judgement::none:
+      case Judgement::stopped:
+      case Judgement::bounded:
+        add_lookalike(group, judged);
+        break;
+    }
+  }
+  std::ranges::sort(lookalikes_, [](const Lookalike& left, const Lookalike& right) {
+    return std::tuple(right.bytes, left.site.line, left.reason) <
+           std::tuple(left.bytes, right.site.line, right.reason);
+  });
+  // One line may have many of them.
+  for (auto& each : lookalikes_) {
+    const auto known = std::ranges::find_if(result.lookalikes, [&](const Lookalike& other) {
+      return other.site == each.site && other.reason == each.reason;
+    });
+    if (known != result.lookalikes.end()) {
+      known->bytes += each.bytes;
+    } else if (result.lookalikes.size() < 8) {
+      result.lookalikes.push_back(std::move(each));
+    }
+  }
+}
+
+// The step of the program, from 0, in which the leak began, as far as the live blocks tell.
+std::int64_t DeviceDiagnosis::onset_in_program(const LineLeak& leak) const {
+  if (!lifetimes_.begins_late() || leak.earlier_count == 0) return leak.onset + steps_.before;
+  // As many steps back as blocks were there before the trace, at the rate of the trace.
+  const auto seen = std::max<std::int64_t>(1, leak.times);
+  const auto span = std::max<std::int64_t>(1, leak.trusted - leak.onset);
+  const auto each = std::max<std::int64_t>(1, (span + seen / 2) / seen);
+  return std::max<std::int64_t>(0, leak.onset + steps_.before - each * leak.earlier_count);
+}
+
+void DeviceDiagnosis::report_leaks() {
+  std::vector<std::int64_t> all;
+  std::int64_t onset = -1;
+  for (auto& [frame, leak] : leaks_) {
+    trusted_ = std::min(trusted_, leak.trusted);
+    onset = onset < 0 ? leak.onset : std::min(onset, leak.onset);
+  }
+  for (auto& [frame, leak] : leaks_) {
+    const auto end = std::max(leak.trusted, leak.onset + 1);
+    const std::vector<std::int64_t> own(leak.added.begin() + leak.onset, leak.added.begin() + end);
+    const auto rate = rate_of(own);
+    if (all.empty()) all.resize(leak.added.size());
+    std::transform(all.begin(), all.end(), leak.added.begin(), all.begin(), std::plus{});
+    Finding finding;
+    finding.site = site(frame);
+    const auto& rule = classify(leak.traits);
+    finding.taxonomy = rule.taxonomy;
+    finding.fix = rule.fix;
+    finding.bytes_per_step = rate.bytes_per_step;
+    finding.period = rate.period;
+    finding.onset_step = onset_in_program(leak);
+    finding.live_bytes = leak.live_bytes;
+    finding.live_allocations = leak.live_count;
+    finding.first_size = leak.first_size;
+    finding.last_size = leak.last_size;
+    const auto evidence = std::min(1.0, 0.5 + 0.05 * static_cast<double>(leak.times));
+    finding.confidence = std::min(0.99, steps_.confidence * evidence);
+    finding.reason =
+        leak.traits.replaced
+            ? fmt::format("one tensor is replaced by a larger one in each of {} steps; likely {}",
+                          leak.times, rule.cause)
+            : fmt::format(
+                  "{} allocations are live at the dump, those of {} steps older than anything "
+                  "freed there; likely {}",
+                  leak.live_count, leak.times, rule.cause);
+    std::int64_t live = 0;
+    for (std::size_t step = 0; step < leak.added.size(); ++step) {
+      live += leak.added[step] + leak.young[step];
+      finding.live_by_step.push_back(live);
+    }
+    for (const auto id : snapshot_.stacks[leak.stack]) {
+      if (finding.frames.size() == 12) break;
+      if (sites_.frame(id).python != sites_.python()) continue;
+      const auto each = site(id);
+      finding.frames.push_back(fmt::format("{}:{} {}", each.file, each.line, each.function));
+    }
+    result.findings.push_back(std::move(finding));
+  }
+  std::ranges::sort(result.findings, [](const Finding& left, const Finding& right) {
+    return std::tuple(*right.bytes_per_step, left.site.line, left.site.file) <
+           std::tuple(*left.bytes_per_step, right.site.line, right.site.file);
+  });
+  if (leaks_.empty()) return;
+  const auto end = std::max(trusted_, onset + 1);
+  const auto rate = rate_of({all.begin() + onset, all.begin() + end});
+  result.period = rate.period;
+  result.bytes_per_step = rate.bytes_per_step;
+  if (rate.period == 0) {
+    result.bytes_per_step = 0;
+    for (const auto& finding : result.findings) result.bytes_per_step += *finding.bytes_per_step;
+  }
+  result.onset_step = result.findings.front().onset_step;
+  for (const auto& finding : result.findings) {
+    result.onset_step = std::min(result.onset_step, finding.onset_step);
+  }
+}
+
+// Whether the iterations are as many as the model has layers of one kind, or fewer and each of them
+// too short for a pass through all layers, and keep much of what they allocate without a backward
+// pass: one forward pass looks the same as that many steps.
+bool DeviceDiagnosis::goes_round_layers() const {
+  const auto count = steps_.count();
+  if (steps_.source != "call stacks" && steps_.source != "sizes") return false;
+  std::map<std::pair<StackId, std::int64_t>, std::int64_t> before;
+  double allocated = 0;
+  double kept = 0;
+  for (const auto& each : lifetimes_.allocations) {
+    const auto& event = trace_[each.born];
+    if (each.born < steps_.begin.front()) {
+      if (each.freed == no_event) ++before[{event.stack, event.size}];
+      continue;
+    }
+    // A backward pass, whose events have no frames of the program.
+    if (sites_.any_frames() && sites_.stack(event.stack).path == 0) return false;
+    allocated += static_cast<double>(event.size);
+    if (each.freed == no_event) kept += static_cast<double>(event.size);
+  }
+  for (const auto& each : lifetimes_.unborn) ++before[{each.stack, each.requested}];
+  return kept * 3 >= allocated && std::ranges::any_of(before, [&](const auto& each) {
+           const auto layers = each.second;
+           return layers == count || (layers > count && births_ * 2 <= layers * count);
+         });
+}
+
+// Whether the level rose in each of the last steps although no place leaks by the rules.
+bool DeviceDiagnosis::level_rises() const {
+  const auto& level = result.steps.live_after;
+  const auto count = static_cast<std::int64_t>(level.size());
+  const auto least = std::max<std::int64_t>(6, count * 2 / 3);
+  if (count <= least) return false;
+  for (auto step = count - least; step < count; ++step) {
+    const auto at = static_cast<std::size_t>(step);
+    if (level[at] <= level[at - 1]) return false;
+  }
+  return true;
+}
+
+void DeviceDiagnosis::decide() {
+  const auto seen = steps_.count();
+  const auto drop = [&](std::string why) {
+    result.verdict = Verdict::undecided;
+    result.findings.clear();
+    result.bytes_per_step = 0;
+    result.onset_step = -1;
+    result.period = 0;
+    limit(std::move(why));
+  };
+  const auto longer = fmt::format("record ten steps or more: {}", record_call);
+  if (seen == 0) {
+    drop(
+        trace_.empty()
+            ? fmt::format("there is no trace of this device: call {} before the loop", record_call)
+            : fmt::format("no steps were found: {}. Record ten steps or more, or mark them with "
+                          "torch.profiler.record_function(f\"## step {{i}} ##\"), or say --steps N "
+                          "or --step-site FILE:LINE",
+                          steps_.why_none));
+  } else if (births_ > 0 && loads_ * 3 >= births_) {
+    drop(fmt::format("what comes again and again is the loading of a model, not a step; {}",
+                     longer));
+  } else if (seen < least_steps || (!result.findings.empty() && seen < leak_steps)) {
+    drop(
+        fmt::format("the trace holds {} whole step{}: growth per step can't be told from what is "
+                    "allocated once; {}",
+                    seen, seen == 1 ? "" : "s", longer));
+  } else if (!result.findings.empty() && freed_ == 0 && seen < 8) {
+    drop(fmt::format(
+        "the iterations seen free nothing at all, as the building of a model would; {}", longer));
+  } else if (!result.findings.empty() && goes_round_layers()) {
+    drop(fmt::format(
+        "the {} iterations seen may be layers of the model, which are as many or more: one "
+        "forward pass looks like that; {}",
+        seen, longer));
+  } else if (!result.findings.empty()) {
+    result.verdict = Verdict::leak;
+  } else if (in_one_phase_ > 0) {
+    drop(
+        fmt::format("{} keeps what it allocates in a phase that came once and was running at the "
+                    "dump; record until a second such phase has ended",
+                    named(suspect_site_)));
+  } else if (in_call_replaced_ > 0) {
+    drop(
+        fmt::format("a tensor of {} is replaced by a larger one in each iteration, as in the cache "
+                    "of one long request; record until the next request has begun",
+                    named(suspect_site_)));
+  } else if (suspects_ > 0) {
+    drop(
+        fmt::format("{} kept something in too few steps to tell a leak from warm-up; record three "
+                    "times as many steps",
+                    named(suspect_site_)));
+  } else if (level_rises()) {
+    drop(
+        "the level rises in each step and no line keeps what it allocates: sizes grow; record "
+        "until "
+        "they no longer do");
+  } else {
+    result.verdict = Verdict::clean;
+  }
+}
+
+void DeviceDiagnosis::tell_limits() {
+  if (trace_.empty()) return;
+  const bool known_before =
+      std::ranges::any_of(lifetimes_.unborn, [](const Unborn& each) { return each.stack != 0; });
+  if (known_before) {
+    limit(
+        fmt::format("the oldest events are gone ({} live blocks were allocated before those that "
+                    "are left): a larger max_entries than {} keeps them",
+                    lifetimes_.unborn.size(), trace_.size()));
+  } else if (lifetimes_.begins_late()) {
+    limit(
+        fmt::format("{} live blocks and {} frees are of allocations before recording began, whose "
+                    "lines are not known: start recording before the model is built",
+                    lifetimes_.unborn.size(), lifetimes_.unknown_frees));
+  }
+  if (lifetimes_.lost > 0) {
+    limit(
+        fmt::format("{} allocations of the trace are no longer there at the dump: dump before "
+                    "recording is switched off",
+                    lifetimes_.lost));
+  }
+  if (!sites_.any_frames()) {
+    limit(
+        "events have no frames, so no line can be named: record with stacks=\"python\", "
+        "context=\"all\"");
+  } else {
+    const bool backward = std::ranges::any_of(trace_, [](const TraceEvent& event) {
+      return event.kind == EventKind::alloc && event.stack == 0;
+    });
+    const bool kept = std::ranges::any_of(
+        result.findings, [](const Finding& finding) { return finding.site.file.empty(); });
+    if (backward && kept) {
+      limit(
+          "what leaks is allocated in a backward pass, whose events have no frames: record with "
+          "stacks=\"all\"");
+    }
+  }
+  if (result.verdict == Verdict::leak) {
+    limit(fmt::format("a buffer bounded at more than {} steps would look the same",
+                      result.steps.seen));
+  }
+  if (steps_.source == "sizes") {
+    limit("steps were found by their sizes alone: frames or marks of steps would make it sure");
+  }
+}
+
+}  // namespace
+
+std::string named(const CodeSite& site) {
+  if (site.file.empty()) return "an unknown line";
+  return fmt::format("{}:{} ({})", short_file(site.file), site.line, site.function);
+}
+
+Diagnosis diagnose_device(const Snapshot& snapshot, std::size_t device, const Sites& sites,
+                          const DiagnoseOptions& options) {
+  return DeviceDiagnosis(snapshot, device, sites, options).result;
+}
+
+}  // namespace leaklab

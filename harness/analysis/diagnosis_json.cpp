@@ -1,0 +1,97 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "leaklab/diagnosis.h"
+
+namespace leaklab {
+namespace {
+
+nlohmann::json site_json(const CodeSite& site) {
+  return {{"file", site.file}, {"line", site.line}, {"function", site.function}};
+}
+
+nlohmann::json sites_json(const std::vector<std::pair<CodeSite, std::int64_t>>& sites) {
+  auto list = nlohmann::json::array();
+  for (const auto& [site, bytes] : sites) {
+    list.push_back({{"site", site_json(site)}, {"bytes", bytes}});
+  }
+  return list;
+}
+
+// Whole bytes as an integer, else to a thousandth.
+nlohmann::json rate_json(double bytes) {
+  const auto thousandths = std::llround(bytes * 1000);
+  if (thousandths % 1000 == 0) return thousandths / 1000;
+  return static_cast<double>(thousandths) / 1000;
+}
+
+nlohmann::json step_json(std::int64_t step) {
+  if (step < 0) return nullptr;
+  return step;
+}
+
+}  // namespace
+
+nlohmann::json to_json(const Diagnosis& diagnosis) {
+  auto findings = nlohmann::json::array();
+  for (const auto& each : diagnosis.findings) {
+    findings.push_back({{"class", each.taxonomy},
+                        {"channel", each.channel},
+                        {"site", site_json(each.site)},
+                        {"bytes_per_step",
+                         each.bytes_per_step ? rate_json(*each.bytes_per_step) : nlohmann::json()},
+                        {"live_bytes", each.live_bytes},
+                        {"live_allocations", each.live_allocations},
+                        {"confidence", each.confidence},
+                        {"reason", each.reason},
+                        {"fix", each.fix},
+                        {"onset_step", step_json(each.onset_step)},
+                        {"period_steps", each.period},
+                        {"frames", each.frames}});
+  }
+  auto lookalikes = nlohmann::json::array();
+  for (const auto& each : diagnosis.lookalikes) {
+    lookalikes.push_back({{"class", each.taxonomy},
+                          {"site", site_json(each.site)},
+                          {"bytes", each.bytes},
+                          {"reason", each.reason}});
+  }
+  nlohmann::json oom;
+  if (diagnosis.oom) {
+    const auto& each = *diagnosis.oom;
+    oom = {{"request", each.request},
+           {"device_free", each.device_free},
+           {"live", each.live},
+           {"reserved", each.reserved},
+           {"cached", each.cached},
+           {"largest_free", each.largest_free},
+           {"step", step_json(each.step)},
+           {"reason", each.reason},
+           {"sites", sites_json(each.live_sites)}};
+  }
+  const auto& steps = diagnosis.steps;
+  return {{"verdict", to_string(diagnosis.verdict)},
+          {"bytes_per_step", diagnosis.verdict == Verdict::undecided
+                                 ? nlohmann::json()
+                                 : rate_json(diagnosis.bytes_per_step)},
+          {"onset_step", step_json(diagnosis.onset_step)},
+          {"period_steps", diagnosis.period},
+          {"steps",
+           {{"count", steps.count},
+            {"seen", steps.seen},
+            {"source", steps.source},
+            {"confidence", steps.confidence},
+            {"kinds", steps.kinds},
+            {"live_after", steps.live_after}}},
+          {"findings", std::move(findings)},
+          {"lookalikes", std::move(lookalikes)},
+          {"oom", std::move(oom)},
+          {"live_bytes", diagnosis.live_bytes},
+          {"peak_bytes", diagnosis.peak_bytes},
+          {"reserved_bytes", diagnosis.reserved_bytes},
+          {"peak_sites", sites_json(diagnosis.peak_sites)},
+          {"limits", diagnosis.limits},
+          {"summary", diagnosis.summary}};
+}
+
+}  // namespace leaklab

@@ -186,6 +186,7 @@ std::string remarks(const std::vector<CheckResult>& results, const Style& style)
     if (!one && group.ids.size() <= listed) {
       text += wrapped(fmt::format("{}", fmt::join(group.ids, ", ")), 4) + '\n';
     }
+    if (outcome == Outcome::skipped) continue;  // it would be skipped again
     text += fmt::format(
         "  repeat: {}\n",
         one ? group.first->repeat : with_id_left_open(group.first->repeat, group.first->id));

@@ -95,7 +95,7 @@ void add_rows(Table& table, std::span<const CheckResult> twins) {
 }
 
 std::string table_text(const std::vector<CheckResult>& results, const Style& style) {
-  Table table({{"scenario"},
+  Table table({{"scenario", Align::left, Fit::cut},
                {"leaky/step", Align::right},
                {"predicted", Align::right},
                {"fixed", Align::right},

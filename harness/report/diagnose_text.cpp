@@ -210,7 +210,7 @@ std::string diff_text(const std::string& before, const std::string& after,
   Table table({{"more bytes", Align::right},
                {"more allocations", Align::right},
                {"live bytes", Align::right},
-               {"line"}});
+               {"line", Align::left, Fit::cut}});
   for (const auto& each : changes) {
     table.add({{grouped(each.bytes)},
                {grouped(each.allocations)},

@@ -37,8 +37,8 @@ TEST(Table, columns_line_up_by_characters_and_empty_ones_are_left_out) {
             "a     1000\n");
 }
 
-TEST(Table, texts_are_cut_where_the_terminal_is_narrow_and_numbers_never) {
-  Table table({{"scenario"}, {"bytes", Align::right}, {"outcome"}});
+TEST(Table, names_are_cut_where_the_terminal_is_narrow_and_numbers_never) {
+  Table table({{"scenario", Align::left, Fit::cut}, {"bytes", Align::right}, {"outcome"}});
   table.add({{"retained_gräph_loss_list"}, {"1,234,567"}, {"REGRESSION"}});
   table.add({{"short"}, {"1"}, {"PASS"}});
   EXPECT_EQ(table.text({.width = 47}), table.text({})) << "just wide enough";
@@ -52,9 +52,25 @@ TEST(Table, texts_are_cut_where_the_terminal_is_narrow_and_numbers_never) {
             "short                  1  PASS\n");
   EXPECT_EQ(table.text({.width = 1}),
             "scenario      bytes  outcome\n"
-            "retai...  1,234,567  REGRE...\n"
+            "retai...  1,234,567  REGRESSION\n"
             "short             1  PASS\n")
-      << "something is left of each";
+      << "something is left of a name";
+}
+
+TEST(Table, a_plot_is_left_out_before_names_are_cut) {
+  Table table({{"channel", Align::left, Fit::cut},
+               {"series", Align::left, Fit::left_out},
+               {"last", Align::right}});
+  table.add({{"live_allocations"}, {"+14 +6 x19"}, {"128"}});
+  EXPECT_EQ(table.text({.width = 34}),
+            "channel           series      last\n"
+            "live_allocations  +14 +6 x19   128\n");
+  EXPECT_EQ(table.text({.width = 33}),
+            "channel           last\n"
+            "live_allocations   128\n");
+  EXPECT_EQ(table.text({.width = 18}),
+            "channel       last\n"
+            "live_allo...   128\n");
 }
 
 TEST(Sparkline, rises_from_the_lowest_to_the_highest_block) {

@@ -19,30 +19,42 @@ struct Options {
   std::string json;
 };
 
-// A leak in one of several files counts before one that can't be decided.
-Exit exit_of(const std::vector<Diagnosis>& all) {
-  const auto any = [&](Verdict verdict) {
-    return std::ranges::any_of(all, [&](const auto& each) { return each.verdict == verdict; });
-  };
-  if (any(Verdict::leak)) return Exit::finding;
-  return any(Verdict::undecided) ? Exit::undecided : Exit::ok;
+Exit exit_of(Verdict verdict) {
+  if (verdict == Verdict::leak) return Exit::finding;
+  return verdict == Verdict::undecided ? Exit::undecided : Exit::ok;
+}
+
+// Of several files the most urgent one counts. One that can't be read comes before a leak: code 1
+// says that all files were looked at.
+Exit exit_of(const std::vector<Exit>& files) {
+  for (const auto code : {Exit::usage, Exit::finding, Exit::undecided}) {
+    if (std::ranges::find(files, code) != files.end()) return code;
+  }
+  return Exit::ok;
 }
 
 Exit run(const Options& options) {
   const auto asked = options.steps.asked();
   const auto style = style_of(stdout);
-  std::vector<Diagnosis> all;
+  std::vector<Exit> codes;
   nlohmann::json documents = nlohmann::json::array();
   std::string text;
   for (const auto& file : options.files) {
-    all.push_back(diagnose(read_snapshot(file), asked));
-    documents.push_back(to_json(all.back()));
+    try {
+      const auto diagnosis = diagnose(read_snapshot(file), asked);
+      codes.push_back(exit_of(diagnosis.verdict));
+      documents.push_back(to_json(diagnosis));
+      if (!text.empty()) text += '\n';
+      text += diagnose_text(file, diagnosis, options.frames, style);
+    } catch (const UsageError& error) {
+      complain(error.what());
+      codes.push_back(error.code());
+      documents.push_back({{"error", error.what()}});
+    }
     documents.back()["file"] = file;
-    if (!text.empty()) text += '\n';
-    text += diagnose_text(file, all.back(), options.frames, style);
   }
   print(options.json, documents.size() == 1 ? documents.front() : documents, text);
-  return exit_of(all);
+  return exit_of(codes);
 }
 
 Action add(CLI::App& app) {
@@ -62,7 +74,10 @@ const CommandRegistration registration{
      "  leaklab diagnose snapshot.pickle\n"
      "  leaklab diagnose --json - before.pickle after.pickle\n"
      "  leaklab diagnose --step-site train.py:120 snapshot.pickle\n"
-     "Exit codes: 1 a leak, 0 clean, 5 undecided: the file can't tell.",
+     "Exit codes: 0 clean, 1 a leak, 2 a file that can't be read, 5 undecided: the file can't "
+     "tell.\n"
+     "Of several files all are diagnosed, and the code is the first that holds of 2, 1, 5 and 0;\n"
+     "the document of a file that can't be read has an \"error\".",
      add}};
 
 }  // namespace

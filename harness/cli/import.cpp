@@ -6,6 +6,8 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <regex>
 
 #include "command.h"
 #include "leaklab/error.h"
@@ -13,6 +15,7 @@
 #include "leaklab/import.h"
 #include "leaklab/taxonomy.h"
 #include "options.h"
+#include "report/diagnose_text.h"
 
 namespace leaklab {
 namespace {
@@ -21,7 +24,7 @@ struct Options {
   std::string file;
   std::string id;
   std::string taxonomy;
-  std::string report;
+  std::optional<std::string> report;
   std::string dir;
   StepOptions steps;
   bool from_series = false;
@@ -37,6 +40,7 @@ struct Told {
 };
 
 constexpr std::size_t largest_pattern = 64 * 1024;
+constexpr std::size_t longest_report = 500;
 
 // The comments keep the clauses on lines of their own, whatever their length.
 constexpr auto file_text = R"(// {summary}.
@@ -79,7 +83,9 @@ std::string harmless(std::string text) {
 std::string literal(std::string_view text) {
   std::string written = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') written += '\\';
+    // Of two question marks the second too: with a third character they may be a trigraph.
+    const bool second = c == '?' && written.ends_with('?');
+    if (c == '"' || c == '\\' || second) written += '\\';
     written += c;
   }
   return written + "\"";
@@ -104,6 +110,13 @@ std::string clause(std::string_view name, std::string_view text) {
   return line + ",";
 }
 
+// Nothing else becomes part of the scenario. The limit is for the regular expression, whose
+// recursion is as deep as the text is long.
+bool is_report(const std::string& text) {
+  static const std::regex report(R"([\w.-]+/[\w.-]+#[0-9]+|https?://[!#-;=?-\[\]_a-z~]+)");
+  return text.size() <= longest_report && std::regex_match(text, report);
+}
+
 std::string id_of(const std::string& file) {
   std::string id = "imported_";
   for (const char c : std::filesystem::path(file).stem().string()) {
@@ -111,7 +124,7 @@ std::string id_of(const std::string& file) {
     const char letter = std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '_';
     if (letter != '_' || !id.ends_with('_')) id += letter;
   }
-  id.resize(std::min<std::size_t>(id.size(), 60));
+  id.resize(std::min(id.size(), longest_id));
   while (id.ends_with('_')) id.pop_back();
   return id;
 }
@@ -145,10 +158,15 @@ Told told_of(const Diagnosis& diagnosis, const Pattern& pattern, const std::stri
   }
   const auto& first = diagnosis.findings.front();
   if (told.taxonomy.empty()) told.taxonomy = first.taxonomy.empty() ? "L02" : first.taxonomy;
-  const auto file = std::filesystem::path(first.site.file).filename().string();
-  told.summary = harmless(fmt::format(
-      "{} stay{}", growth_text(pattern),
-      file.empty() ? "" : fmt::format(", allocated in {} line {}", file, first.site.line)));
+  told.summary = growth_text(pattern) + " stay";
+  if (is_function_alone(first.site)) {
+    told.summary += ", allocated in " + first.site.function;
+  } else if (!first.site.file.empty()) {
+    told.summary +=
+        fmt::format(", allocated in {} line {}",
+                    std::filesystem::path(first.site.file).filename().string(), first.site.line);
+  }
+  told.summary = harmless(told.summary);
   told.fix = harmless(first.fix.empty() ? "free in each step what the step allocates" : first.fix);
   while (told.fix.ends_with('.')) told.fix.pop_back();
   return told;
@@ -201,8 +219,7 @@ void write(const Pattern& pattern, const Told& told, const Options& options, con
   }
   const auto warmup = pattern.settled();
   const auto report =
-      harmless(options.report.empty() ? std::filesystem::path(options.file).filename().string()
-                                      : options.report);
+      options.report.value_or(harmless(std::filesystem::path(options.file).filename().string()));
   const auto scenario = fmt::format(
       file_text, fmt::arg("id", id), fmt::arg("taxonomy", told.taxonomy),
       fmt::arg("summary", told.summary),
@@ -228,6 +245,13 @@ Exit run(const Options& options) {
   const auto id = options.id.empty() ? id_of(options.file) : options.id;
   const auto file = new_scenario_file(id, options.dir);
   if (!options.taxonomy.empty()) known_class(options.taxonomy);
+  if (options.report && !is_report(*options.report)) {
+    throw UsageError(fmt::format(
+        "--report '{:.80}' is no public report: give owner/repository#number, such as "
+        "pytorch/pytorch#33101, or an address that begins with https://, of {} characters at most; "
+        "without --report the scenario names the file",
+        harmless(*options.report), longest_report));
+  }
   Told told;
   Pattern pattern;
   nlohmann::json document;
@@ -276,7 +300,8 @@ Action add(CLI::App& app) {
   app.add_option("--class", options->taxonomy, "default: as diagnosed; L02 or N01 for a series")
       ->type_name("CLASS");
   app.add_option("--report", options->report,
-                 "public report, as owner/repository#number; default: the file's name");
+                 "public report, as owner/repository#number or https://...; default: the file's "
+                 "name");
   app.add_option("--dir", options->dir,
                  "where to write it; default: scenarios/ of the source folder")
       ->type_name("DIR");

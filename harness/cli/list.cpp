@@ -33,10 +33,16 @@ nlohmann::json to_json(const Scenario& scenario) {
           {"params", std::move(params)}};
 }
 
+std::string text_of_need(const std::string& need) {
+  if (need == "nccl") return "nccl on cuda";  // the CPU has an in-process backend
+  if (need == "pinned") return "page-locked memory, so cuda";
+  return need.starts_with("gpus:") ? need.substr(5) + " GPUs" : need;
+}
+
 std::string to_text(const Scenario& scenario, const Style& style) {
   auto text = fmt::format("{}  {} {}", tinted(scenario.id, Tint::bold, style), scenario.taxonomy,
                           to_string(scenario.kind()));
-  if (!scenario.needs.empty()) text += fmt::format(", needs {}", fmt::join(scenario.needs, ", "));
+  for (const auto& need : scenario.needs) text += ", needs " + text_of_need(need);
   return text + '\n' + wrapped(scenario.summary, 4) + '\n';
 }
 

@@ -9,13 +9,13 @@
 #include "core/allotted_gpus.h"
 #include "core/nearest.h"
 #include "leaklab/registry.h"
+#include "options.h"
 
 namespace leaklab {
 namespace {
 
 int fail(std::string_view sentence, Exit code) {
-  // Not fmt::print, which throws where standard error can't be written.
-  std::fputs(fmt::format("leaklab: {}\n", sentence).c_str(), stderr);
+  complain(sentence);
   return static_cast<int>(code);
 }
 
@@ -36,11 +36,11 @@ int parse_and_run(int argc, char** argv) {
   CLI::App app("The reference suite for GPU memory leaks in LibTorch programs.", "leaklab");
   app.set_version_flag("--version", "leaklab " LEAKLAB_VERSION);
   app.footer(
-      "Exit codes: 0 all good, 1 a leak or a regression, 2 a wrong call, 3 nothing could run "
-      "here,\n"
-      "4 a fault of leaklab or of the machine, 5 undecided: the file can't tell. All commands "
-      "above\n"
-      "take --help and --json FILE.");
+      "Exit codes: 0 all good, 1 a leak or a regression, 2 a wrong call or a file that can't be "
+      "read,\n"
+      "3 nothing could run here, 4 a fault of leaklab or of the machine, 5 undecided: the file "
+      "can't\n"
+      "tell. All commands above take --help and --json FILE.");
   app.require_subcommand(1);
   std::vector<std::pair<CLI::App*, Action>> actions;
   for (const auto& command : commands()) {

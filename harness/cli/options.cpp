@@ -15,9 +15,6 @@
 namespace leaklab {
 namespace {
 
-// Lines of the file have at most 100 columns.
-constexpr std::size_t longest_id = 60;
-
 bool is_lower_snake(std::string_view id) {
   const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
   const auto is_allowed = [&](char c) {
@@ -38,10 +35,7 @@ void SelectOptions::add_to(CLI::App& app) {
   app.add_option("--jobs", jobs, "runs at once; default: one a core")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--time-limit", time_limit, "seconds that one run may take")
-      ->type_name("S")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 86'400));
+  add_time_limit(app, time_limit);
 }
 
 std::vector<const Scenario*> SelectOptions::scenarios() const {
@@ -81,6 +75,13 @@ void add_env(CLI::App& app, std::string& env) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
 }
 
+void add_time_limit(CLI::App& app, std::int64_t& seconds) {
+  app.add_option("--time-limit", seconds, "seconds that a run may take")
+      ->type_name("S")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 86'400));
+}
+
 void add_json(CLI::App& app, std::string& json) {
   app.add_option("--json", json, "write the result as JSON too; '-': to standard output, alone")
       ->type_name("FILE");
@@ -107,6 +108,11 @@ void print(const std::string& json, const nlohmann::json& document, const std::s
   if (!written || std::fflush(stdout) != 0) {
     throw InternalError(fmt::format("can't write to standard output: {}", std::strerror(errno)));
   }
+}
+
+void complain(std::string_view sentence) {
+  // Not fmt::print, which throws where standard error can't be written.
+  std::fputs(fmt::format("leaklab: {}\n", sentence).c_str(), stderr);
 }
 
 std::string relative_file(const Scenario& scenario) {

@@ -18,13 +18,16 @@
 
 namespace leaklab {
 
+// Of one run of a scenario, in seconds.
+constexpr std::int64_t default_time_limit = 120;
+
 // What `check` and `record` take.
 struct SelectOptions {
   std::vector<std::string> ids;
   std::string env = "auto";
   std::string baselines;
   std::int64_t jobs = 0;
-  std::int64_t time_limit = 120;
+  std::int64_t time_limit = default_time_limit;
 
   void add_to(CLI::App& app);
   // The scenarios of those ids, of which each may be a pattern such as 'zero_grad_*'; all where
@@ -43,6 +46,8 @@ struct StepOptions {
 };
 
 void add_env(CLI::App& app, std::string& env);
+// In seconds; what `seconds` holds is the default.
+void add_time_limit(CLI::App& app, std::int64_t& seconds);
 void add_json(CLI::App& app, std::string& json);
 
 // The class of that id; throws UsageError that names all.
@@ -51,6 +56,9 @@ const TaxonomyClass& known_class(const std::string& id);
 // Where baselines are unless somebody says otherwise: of the source folder, where that is there.
 std::filesystem::path default_baselines();
 
+// Characters of a scenario's id: lines of its file have at most 100 columns.
+constexpr std::size_t longest_id = 60;
+
 // Where the file of a new scenario goes: into `dir`, or beside the others where that is empty.
 // Throws UsageError for an id that is none or that a scenario has already.
 std::filesystem::path new_scenario_file(const std::string& id, const std::string& dir);
@@ -58,6 +66,9 @@ std::filesystem::path new_scenario_file(const std::string& id, const std::string
 // One rule for all subcommands: the text goes to standard output and, where `json` names a file,
 // the document into that file; for "-" the document alone goes to standard output.
 void print(const std::string& json, const nlohmann::json& document, const std::string& text);
+
+// One sentence on standard error, for what went wrong.
+void complain(std::string_view sentence);
 
 // The file of a scenario relative to the source folder: "scenarios/ID.cpp".
 std::string relative_file(const Scenario& scenario);

@@ -84,10 +84,16 @@ Exit run(const Options& options) {
     if (snapshot.traces[i].size() > snapshot.traces[device].size()) device = i;
   }
   if (options.device >= 0) device = static_cast<std::size_t>(options.device);
+  if (std::ranges::all_of(snapshot.traces, [](const auto& trace) { return trace.empty(); })) {
+    throw Error(Exit::undecided,
+                fmt::format("{} has no events, so nothing can be replayed: record with "
+                            "torch.cuda.memory._record_memory_history(max_entries=1000000)",
+                            options.file));
+  }
   if (device >= snapshot.traces.size() || snapshot.traces[device].empty()) {
     throw UsageError(
-        fmt::format("{} has no events of device {}, so nothing can be replayed: record "
-                    "with torch.cuda.memory._record_memory_history(max_entries=1000000)",
+        fmt::format("{} has no events of device {}; leave --device out to replay the "
+                    "one with most events",
                     options.file, device));
   }
   const auto asked = options.steps.asked();
@@ -154,10 +160,7 @@ Action add(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(0, 1023));
   options->steps.add_to(app);
-  app.add_option("--time-limit", options->time_limit, "seconds that the replay may take")
-      ->type_name("S")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 86'400));
+  add_time_limit(app, options->time_limit);
   add_json(app, options->json);
   return [options] { return run(*options); };
 }

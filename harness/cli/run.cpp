@@ -21,7 +21,7 @@ struct Options {
   std::string twin;
   std::string env = "auto";
   std::int64_t steps = 0;
-  std::int64_t time_limit = 120;
+  std::int64_t time_limit = default_time_limit;
   std::vector<std::string> params;
   std::vector<std::string> channels;
   bool sites = false;
@@ -115,6 +115,7 @@ Exit run(const Options& options) {
   }();
   if (child.ending != Ending::finished) {
     std::fputs(child.log.c_str(), stderr);
+    if (child.error) throw Error(*child.error, child.detail);  // such as a snapshot on a full disk
     throw Error(Exit::finding, fmt::format("scenario '{}' ({}) did not finish: {}{}", scenario.id,
                                            to_string(twin), child.detail, advice(child.ending)));
   }
@@ -152,10 +153,7 @@ Action add(CLI::App& app) {
          "write the allocator's events as a PyTorch memory snapshot, with a mark at each step")
       ->type_name("FILE");
   app.add_flag("--sites", options->sites, "tell which operators made what was never freed");
-  app.add_option("--time-limit", options->time_limit, "seconds that it may take")
-      ->type_name("S")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 86'400));
+  add_time_limit(app, options->time_limit);
   add_json(app, options->json);
   return [options] { return run(*options); };
 }

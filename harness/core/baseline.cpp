@@ -150,10 +150,12 @@ Baseline baseline_from_text(const std::string& text, const std::string& origin) 
   try {
     document = nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
+    // The parser counts the end of the text as one more byte.
+    const auto what = error.byte > text.size()
+                          ? fmt::format("is cut off after {} bytes", text.size())
+                          : fmt::format("is not JSON at byte {} of {}", error.byte, text.size());
     throw UsageError(
-        fmt::format("{} is cut off or not JSON at byte {} of {}; restore it or record it "
-                    "anew with `leaklab record`",
-                    origin, error.byte, text.size()));
+        fmt::format("{} {}; restore it or record it anew with `leaklab record`", origin, what));
   } catch (const nlohmann::json::exception& error) {
     throw UsageError(
         fmt::format("{} can't be read as JSON: {}; restore it or record it anew with "

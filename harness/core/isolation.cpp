@@ -63,6 +63,7 @@ class ClippedText {
 // What a child writes into its pipe before the text: how it ended and the size of the text.
 struct Header {
   std::uint64_t ending;
+  std::uint64_t error;  // the code of an Error; 0: it threw none
   std::uint64_t size;
 };
 
@@ -73,15 +74,18 @@ void flush_streams() {
 }
 
 // Ends by _exit, so that no static destructor of a library runs in the child.
-[[noreturn]] void send(int fd, Ending ending, std::string_view text) {
+[[noreturn]] void send(int fd, Ending ending, std::string_view text, Exit error = Exit::ok) {
   flush_streams();
-  const Header header = {static_cast<std::uint64_t>(ending), text.size()};
+  const Header header = {static_cast<std::uint64_t>(ending), static_cast<std::uint64_t>(error),
+                         text.size()};
   const std::string_view bytes(reinterpret_cast<const char*>(&header), sizeof header);
   ::_exit(write_all(fd, bytes) && write_all(fd, text) ? 0 : 1);
 }
 
 void restore_signals() {
   for (int signal = 1; signal < NSIG; ++signal) std::signal(signal, SIG_DFL);
+  // As in the program: a file that grows beyond its limit is an error of a write and no death.
+  std::signal(SIGXFSZ, SIG_IGN);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -128,6 +132,8 @@ void redirect_standard_streams(int output) {
     send(result, Ending::oom, error.text);
   } catch (const std::bad_alloc&) {
     send(result, Ending::oom, "out of host memory (std::bad_alloc)");
+  } catch (const Error& error) {
+    send(result, Ending::failed, error.what(), error.code());
   } catch (const std::exception& error) {
     send(result, Ending::failed, error.what());
   } catch (...) {
@@ -297,7 +303,9 @@ class Child {
     frame_.erase(0, sizeof header);
     const auto ending = static_cast<Ending>(header.ending);
     if (ending == Ending::finished) return {ending, std::move(frame_), "", ""};
-    return {ending, "", std::move(frame_), ""};
+    std::optional<Exit> error;
+    if (header.error != 0) error = static_cast<Exit>(header.error);
+    return {ending, "", std::move(frame_), "", error};
   }
 
   ChildResult interpret(int status) const {

@@ -95,7 +95,7 @@ void add_rows(Table& table, std::span<const CheckResult> twins) {
 }
 
 std::string table_text(const std::vector<CheckResult>& results, const Style& style) {
-  Table table({{"scenario"},
+  Table table({{"scenario", Align::left, Fit::cut},
                {"leaky/step", Align::right},
                {"predicted", Align::right},
                {"fixed", Align::right},
@@ -186,6 +186,7 @@ std::string remarks(const std::vector<CheckResult>& results, const Style& style)
     if (!one && group.ids.size() <= listed) {
       text += wrapped(fmt::format("{}", fmt::join(group.ids, ", ")), 4) + '\n';
     }
+    if (outcome == Outcome::skipped) continue;  // it would be skipped again
     text += fmt::format(
         "  repeat: {}\n",
         one ? group.first->repeat : with_id_left_open(group.first->repeat, group.first->id));

@@ -12,9 +12,19 @@
 namespace leaklab {
 namespace {
 
+constexpr std::string_view unknown_file = "??";
+
 std::string where(const CodeSite& site) {
   if (site.file.empty()) return "a line that the recording does not name";
+  if (is_function_alone(site)) return site.function;
   return fmt::format("{}:{} in {}", site.file, site.line, site.function);
+}
+
+// A frame of a finding, "file:line function".
+std::string_view frame_text(std::string_view frame) {
+  const auto place = fmt::format("{}:0 ", unknown_file);
+  if (frame.starts_with(place)) frame.remove_prefix(place.size());
+  return frame;
 }
 
 // Bytes as people say them; exact below 10 kB.
@@ -120,7 +130,7 @@ std::string finding_text(const Finding& finding, bool leak, bool frames, const S
     text += wrapped("fix: " + finding.fix, 4) + '\n';
   }
   if (frames) {
-    for (const auto& frame : finding.frames) text += fmt::format("      {}\n", frame);
+    for (const auto& frame : finding.frames) text += fmt::format("      {}\n", frame_text(frame));
   }
   return text;
 }
@@ -156,6 +166,8 @@ std::vector<std::int64_t> leaking(const std::vector<Finding>& findings) {
 }
 
 }  // namespace
+
+bool is_function_alone(const CodeSite& site) { return site.file == unknown_file; }
 
 std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis, bool frames,
                           const Style& style) {
@@ -198,7 +210,7 @@ std::string diff_text(const std::string& before, const std::string& after,
   Table table({{"more bytes", Align::right},
                {"more allocations", Align::right},
                {"live bytes", Align::right},
-               {"line"}});
+               {"line", Align::left, Fit::cut}});
   for (const auto& each : changes) {
     table.add({{grouped(each.bytes)},
                {grouped(each.allocations)},

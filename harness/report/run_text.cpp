@@ -44,9 +44,9 @@ std::string signature_text(const Recording& recording, const std::string& channe
 
 std::string run_text(const Recording& recording, const std::vector<std::string>& channels,
                      const Style& style) {
-  Table table({{"channel"},
+  Table table({{"channel", Align::left, Fit::cut},
                {"unit"},
-               {style.unicode ? "series" : "gains"},
+               {style.unicode ? "series" : "gains", Align::left, Fit::left_out},
                {"start", Align::right},
                {"last", Align::right},
                {"settled", Align::right},

@@ -1,10 +1,12 @@
 #include "style.h"
 
 #include <fmt/color.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstdlib>
 
 namespace leaklab {
@@ -28,6 +30,15 @@ bool locale_is_utf8() {
   return false;
 }
 
+std::size_t terminal_width(int fd) {
+  const auto told = variable("COLUMNS");
+  std::size_t width = 0;
+  const auto [end, error] = std::from_chars(told.data(), told.data() + told.size(), width);
+  if (error == std::errc() && end == told.data() + told.size() && width > 0) return width;
+  winsize size = {};
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 fmt::text_style style_for(Tint tint) {
   switch (tint) {
     case Tint::bold:
@@ -49,8 +60,11 @@ fmt::text_style style_for(Tint tint) {
 }  // namespace
 
 Style style_of(std::FILE* stream) {
-  if (::isatty(::fileno(stream)) == 0 || variable("TERM") == "dumb") return {};
-  return {variable("NO_COLOR").empty(), locale_is_utf8()};
+  const int fd = ::fileno(stream);
+  if (::isatty(fd) == 0) return {};
+  const auto width = terminal_width(fd);
+  if (variable("TERM") == "dumb") return {false, false, width};
+  return {variable("NO_COLOR").empty(), locale_is_utf8(), width};
 }
 
 std::string tinted(std::string_view text, Tint tint, const Style& style) {

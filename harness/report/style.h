@@ -11,10 +11,12 @@ namespace leaklab {
 
 struct Style {
   bool colour = false;
-  bool unicode = false;  // sparklines and arrows
+  bool unicode = false;   // sparklines and arrows
+  std::size_t width = 0;  // columns that a table may take; 0: as many as it needs
 };
 
-// Colour and drawn characters on a terminal only; no colour where NO_COLOR is set or TERM is dumb.
+// Colour, drawn characters and a limit of width on a terminal only; no colour where NO_COLOR is set
+// or TERM is dumb. The width is what COLUMNS says, else what the terminal says.
 Style style_of(std::FILE* stream);
 
 enum class Tint { none, bold, dim, good, bad, warning };

@@ -3,6 +3,44 @@
 #include <algorithm>
 
 namespace leaklab {
+namespace {
+
+constexpr std::size_t least_width = 8;  // of a column of texts that are cut
+
+// The first characters of a text, and a sign that there are more.
+std::string shortened(const std::string& text, std::size_t width, const Style& style) {
+  if (width_of(text) <= width) return text;
+  const std::string_view sign = style.unicode ? "…" : "...";
+  auto kept = std::string_view(text);
+  while (width_of(kept) > width - width_of(sign)) kept.remove_suffix(1);
+  return std::string(kept) + std::string(sign);
+}
+
+}  // namespace
+
+void Table::narrow(std::vector<std::size_t>& widths, std::size_t allowed) const {
+  std::size_t total = 0;
+  for (const auto width : widths) total += width == 0 ? 0 : width + 2;
+  const auto is_too_wide = [&] { return total > allowed + 2; };  // no gap after the last one
+  for (std::size_t i = 0; i < widths.size() && is_too_wide(); ++i) {
+    if (columns_[i].fit != Fit::left_out || widths[i] == 0) continue;
+    total -= widths[i] + 2;
+    widths[i] = 0;
+  }
+  const auto may_give = [&](std::size_t i) {
+    const auto least = std::max(least_width, width_of(columns_[i].title));
+    return columns_[i].fit == Fit::cut && widths[i] > least;
+  };
+  while (is_too_wide()) {
+    auto widest = widths.size();
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      if (may_give(i) && (widest == widths.size() || widths[i] > widths[widest])) widest = i;
+    }
+    if (widest == widths.size()) return;
+    --widths[widest];
+    --total;
+  }
+}
 
 std::string Table::text(const Style& style) const {
   std::vector<std::size_t> widths(columns_.size(), 0);
@@ -14,17 +52,18 @@ std::string Table::text(const Style& style) const {
   for (std::size_t i = 0; i < widths.size(); ++i) {
     if (widths[i] != 0) widths[i] = std::max(widths[i], width_of(columns_[i].title));
   }
+  if (style.width != 0) narrow(widths, style.width);
   std::string text;
   const auto add_line = [&](const std::vector<Cell>& cells) {
     std::size_t owed = 0;  // spaces before the next text, so that no line ends with them
     for (std::size_t i = 0; i < std::min(cells.size(), widths.size()); ++i) {
       if (widths[i] == 0) continue;
-      const auto& cell = cells[i];
-      const auto gap = widths[i] - std::min(widths[i], width_of(cell.text));
+      const auto shown = shortened(cells[i].text, widths[i], style);
+      const auto gap = widths[i] - width_of(shown);
       const bool right = columns_[i].align == Align::right;
       if (right) owed += gap;
-      if (!cell.text.empty()) {
-        text += std::string(owed, ' ') + tinted(cell.text, cell.tint, style);
+      if (!shown.empty()) {
+        text += std::string(owed, ' ') + tinted(shown, cells[i].tint, style);
         owed = 0;
       }
       owed += 2 + (right ? 0 : gap);

@@ -48,7 +48,9 @@ Snapshot read(Source& source, const std::string& origin) {
 Snapshot read_snapshot(const std::filesystem::path& path) {
   Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status = {};
-  if (!file.is_open() || ::fstat(file.get(), &status) != 0) {
+  const bool opened = file.is_open() && ::fstat(file.get(), &status) == 0;
+  if (opened && S_ISDIR(status.st_mode)) errno = EISDIR;
+  if (!opened || S_ISDIR(status.st_mode)) {
     throw UsageError(fmt::format("can't read {}: {}; check the path", path.string(),
                                  std::generic_category().message(errno)));
   }

@@ -42,6 +42,34 @@ TEST_F(Program, diagnose_writes_one_document_a_file_and_a_leak_counts_most) {
   EXPECT_EQ(leaklab("diagnose " + files).code, 1);
 }
 
+TEST_F(Program, diagnose_tells_the_file_that_it_can_not_read_and_goes_on_with_the_others) {
+  const auto files = stored("d09_two_leaks") + " none.pickle . " + stored("bounded_cache_clean");
+  const auto ran = leaklab("diagnose " + files);
+  EXPECT_EQ(ran.code, 2) << "more urgent than the leak: not all was looked at";
+  EXPECT_EQ(ran.err,
+            "leaklab: can't read none.pickle: No such file or directory; check the path\n"
+            "leaklab: can't read .: Is a directory; check the path\n");
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("d09_two_leaks.pickle: LEAK\n"),
+                             HasSubstr("bounded_cache_clean.pickle: CLEAN\n")));
+  const auto told = document("diagnose " + files);
+  ASSERT_EQ(told.size(), 4U);
+  EXPECT_EQ(told[0]["verdict"], "leak");
+  EXPECT_EQ(told[1], nlohmann::json({{"file", "none.pickle"},
+                                     {"error",
+                                      "can't read none.pickle: No such file or "
+                                      "directory; check the path"}}));
+  EXPECT_EQ(told[2]["file"], ".");
+  EXPECT_EQ(told[3]["verdict"], "clean");
+  EXPECT_THAT(leaklab("diagnose --help").out, HasSubstr("of 2, 1, 5 and 0"));
+}
+
+TEST_F(Program, diagnose_of_one_file_that_it_can_not_read_writes_why_as_its_document) {
+  EXPECT_EQ(leaklab("diagnose none.pickle --json why.json").code, 2);
+  const auto why = nlohmann::json::parse(read_file(folder_ / "why.json"));
+  EXPECT_EQ(why["file"], "none.pickle");
+  EXPECT_THAT(why["error"].get<std::string>(), StartsWith("can't read none.pickle: "));
+}
+
 TEST_F(Program, diagnose_takes_what_the_caller_knows_of_the_steps) {
   const auto file = stored("d09_two_leaks");
   EXPECT_EQ(document("diagnose --step-site d09.py:394 " + file)["steps"]["source"], "given");

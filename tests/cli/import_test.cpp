@@ -8,6 +8,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 TEST_F(Program, import_writes_a_scenario_and_its_pattern_and_says_what_to_do_next) {
@@ -75,8 +76,40 @@ TEST_F(Program, import_keeps_the_names_in_a_file_out_of_the_code) {
   }
   write_file(folder_ / "evil.pickle", pickle);
   EXPECT_EQ(leaklab("import evil.pickle --id evil --dir .").code, 0);
+  EXPECT_THAT(read_file(folder_ / "evil.cpp"), AllOf(HasSubstr("d?int?"), Not(HasSubstr("\nint"))));
+}
+
+// The name is the user's; what stands for its letters must be no trigraph, of which compilers warn.
+TEST_F(Program, import_keeps_the_name_of_the_file_out_of_the_code) {
+  const std::string name = "a\"}, .fix = {\"\nint x; \\ \u00e9=.pickle";
+  std::filesystem::copy(stored("d09_two_leaks"), folder_ / name);
+  const auto ran = shell("$leaklab import a*.pickle --id evil --dir .");
+  EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(read_file(folder_ / "evil.cpp"),
-              AllOf(HasSubstr("d?int?"), testing::Not(HasSubstr("\nint"))));
+              HasSubstr(R"(.reports = {"a\"}, .fix = {\"?int x; ? ?\?=.pickle"},)"));
+}
+
+TEST_F(Program, import_takes_a_public_report_and_refuses_any_other_text) {
+  const auto call = "import " + stored("d09_two_leaks") + " --id two --dir new --report ";
+  for (const auto* text :
+       {"''", "' '", "two", "owner/repository", "owner/repository#", "'owner/repository#7 '",
+        "'o/r#7\nint x;'", "'\"}, .fix = {\"'", "https://", "'https://x/\"'", "'https://x/\\'",
+        "https://x/\u00e9", "'https://x/ y'", "ftp://x/y"}) {
+    EXPECT_THAT(refused(call + text, 2),
+                AllOf(HasSubstr("--report '"), HasSubstr("give owner/repository#number")))
+        << text;
+  }
+  EXPECT_THAT(refused(call + "https://x/$(printf %0100000d 0)", 2), HasSubstr("500 characters"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
+  EXPECT_EQ(leaklab(call + "'https://discuss.pytorch.org/t/a-b/12?u=c%20d&e=f#g'").code, 0);
+  EXPECT_THAT(read_file(folder_ / "new/two.cpp"),
+              HasSubstr(".reports = {\"https://discuss.pytorch.org/t/a-b/12?u=c%20d&e=f#g\"},"));
+}
+
+TEST_F(Program, import_makes_an_id_of_a_file_name_of_any_length) {
+  const auto name = std::string(100, 'a') + ".pickle";
+  std::filesystem::copy(stored("d09_two_leaks"), folder_ / name);
+  EXPECT_EQ(document("import --dir . " + name)["id"], "imported_" + std::string(51, 'a'));
 }
 
 TEST_F(Program, import_makes_a_scenario_of_a_series) {
@@ -123,9 +156,33 @@ TEST_F(Runs, replay_refuses_a_file_without_events) {
               HasSubstr("--steps"));
   EXPECT_THAT(refused("replay --env cpu --device 7 " + stored("d09_two_leaks"), 2),
               HasSubstr("device 7"));
-  EXPECT_THAT(refused("replay --env cpu " + stored("d17_no_history_leak"), 2),
-              HasSubstr("_record_memory_history"));
   EXPECT_THAT(refused("replay --env cpu nothing.pickle", 2), HasSubstr("nothing.pickle"));
+}
+
+TEST_F(Runs, replay_of_a_file_without_history_is_undecided_and_tells_how_to_record) {
+  EXPECT_THAT(refused("replay --env cpu " + stored("d17_no_history_leak"), 5),
+              HasSubstr("_record_memory_history"));
+  EXPECT_THAT(refused("replay --env cpu --device 7 " + stored("d17_no_history_leak"), 5),
+              HasSubstr("_record_memory_history"));
+}
+
+TEST_F(Runs, run_that_can_not_write_its_snapshot_is_told_by_exit_code_4) {
+  EXPECT_EQ(refused("run retained_graph_loss_list --env cpu --snapshot /dev/full", 4),
+            "leaklab: can't write /dev/full: No space left on device; free some space or choose "
+            "another disk\n");
+}
+
+TEST_F(Runs, run_on_a_full_disk_leaves_the_snapshot_that_was_there_and_no_other_file) {
+  write_file(folder_ / "run.pickle", "old");
+  const auto ran = shell(
+      "(ulimit -f 1; $leaklab run retained_graph_loss_list --env cpu --snapshot run.pickle "
+      ">/dev/null; echo code $? >&2) 2>&1 | cat");
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("can't write "), HasSubstr("run.pickle: File too large; "),
+                             HasSubstr("\ncode 4\n")));
+  EXPECT_EQ(read_file(folder_ / "run.pickle"), "old");
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    EXPECT_NE(entry.path().extension(), ".tmp") << entry.path();
+  }
 }
 
 TEST_F(Runs, run_writes_a_snapshot_that_diagnose_reads) {
@@ -134,6 +191,10 @@ TEST_F(Runs, run_writes_a_snapshot_that_diagnose_reads) {
   EXPECT_EQ(found["verdict"], "leak");
   EXPECT_EQ(found["bytes_per_step"], 655364);
   EXPECT_EQ(found["steps"]["source"], "annotations");
+  EXPECT_THAT(leaklab("diagnose --frames run.pickle").out,
+              AllOf(HasSubstr("\n      aten::relu\n"), Not(HasSubstr("??"))));
+  EXPECT_EQ(leaklab("import run.pickle --id again --dir .").code, 0);
+  EXPECT_THAT(read_file(folder_ / "again.cpp"), HasSubstr("stay, allocated in aten::"));
   EXPECT_THAT(
       refused("run retained_graph_loss_list --env cpu --snapshot /proc/nowhere/s.pickle", 4),
       HasSubstr("/proc/nowhere"));

@@ -5,6 +5,7 @@
 #include <pty.h>
 
 #include <array>
+#include <sstream>
 
 namespace leaklab {
 namespace {
@@ -16,9 +17,10 @@ using testing::Not;
 using testing::StartsWith;
 
 // What a command prints on a terminal.
-std::string on_terminal(const std::string& command) {
+std::string on_terminal(const std::string& command, unsigned short columns = 0) {
   int terminal = -1;
-  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  const winsize size = {24, columns, 0, 0};
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
   if (child == 0) {
     ::setenv("TERM", "xterm", 1);
     ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
@@ -142,6 +144,27 @@ TEST_F(Program, colours_a_terminal_only_and_never_with_no_color) {
   EXPECT_THAT(on_terminal("NO_COLOR=1 " + doctor), Not(HasSubstr("\x1b[")));
   EXPECT_THAT(on_terminal("TERM=dumb " + doctor), Not(HasSubstr("\x1b[")));
   EXPECT_THAT(on_terminal(doctor + " | cat"), Not(HasSubstr("\x1b[")));
+}
+
+TEST_F(Program, cuts_a_table_to_the_width_of_a_terminal_only) {
+  const auto diff = LEAKLAB_PROGRAM " diff " + stored("d17_no_history_leak") + " " +
+                    stored("d17b_state_only_leak");
+  const auto widest = [](const std::string& text) {
+    std::istringstream lines(text.substr(text.find("more bytes")));
+    std::size_t width = 0;
+    for (std::string line; std::getline(lines, line);) {
+      width = std::max(width, line.size() - (line.ends_with('\r') ? 1 : 0));
+    }
+    return width;
+  };
+  const std::string plain = "env -u COLUMNS NO_COLOR=1 LC_ALL=C ";
+  const auto whole = widest(shell(diff).out);
+  EXPECT_GT(whole, 70U);
+  EXPECT_EQ(widest(on_terminal(plain + diff, 70)), 70U);
+  EXPECT_EQ(widest(on_terminal(plain + diff)), whole) << "a terminal that does not tell its width";
+  EXPECT_EQ(widest(on_terminal("COLUMNS=65 NO_COLOR=1 LC_ALL=C " + diff, 70)), 65U);
+  EXPECT_EQ(widest(on_terminal(plain + diff + " | cat", 70)), whole);
+  EXPECT_EQ(widest(shell("COLUMNS=65 " + diff).out), whole);
 }
 
 TEST_F(Program, new_writes_a_scenario_with_the_sentence_of_its_class) {

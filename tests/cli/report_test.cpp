@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "../../harness/report/check_text.h"
+#include "../../harness/report/diagnose_text.h"
 #include "../../harness/report/movement.h"
 #include "../../harness/report/sparkline.h"
 #include "../../harness/report/style.h"
@@ -34,6 +35,42 @@ TEST(Table, columns_line_up_by_characters_and_empty_ones_are_left_out) {
             "name     n  last\n"
             "▁▂       1  x\n"
             "a     1000\n");
+}
+
+TEST(Table, names_are_cut_where_the_terminal_is_narrow_and_numbers_never) {
+  Table table({{"scenario", Align::left, Fit::cut}, {"bytes", Align::right}, {"outcome"}});
+  table.add({{"retained_gräph_loss_list"}, {"1,234,567"}, {"REGRESSION"}});
+  table.add({{"short"}, {"1"}, {"PASS"}});
+  EXPECT_EQ(table.text({.width = 47}), table.text({})) << "just wide enough";
+  EXPECT_EQ(table.text({.width = 36}),
+            "scenario           bytes  outcome\n"
+            "retained_g...  1,234,567  REGRESSION\n"
+            "short                  1  PASS\n");
+  EXPECT_EQ(table.text({.unicode = true, .width = 36}),
+            "scenario           bytes  outcome\n"
+            "retained_grä…  1,234,567  REGRESSION\n"
+            "short                  1  PASS\n");
+  EXPECT_EQ(table.text({.width = 1}),
+            "scenario      bytes  outcome\n"
+            "retai...  1,234,567  REGRESSION\n"
+            "short             1  PASS\n")
+      << "something is left of a name";
+}
+
+TEST(Table, a_plot_is_left_out_before_names_are_cut) {
+  Table table({{"channel", Align::left, Fit::cut},
+               {"series", Align::left, Fit::left_out},
+               {"last", Align::right}});
+  table.add({{"live_allocations"}, {"+14 +6 x19"}, {"128"}});
+  EXPECT_EQ(table.text({.width = 34}),
+            "channel           series      last\n"
+            "live_allocations  +14 +6 x19   128\n");
+  EXPECT_EQ(table.text({.width = 33}),
+            "channel           last\n"
+            "live_allocations   128\n");
+  EXPECT_EQ(table.text({.width = 18}),
+            "channel       last\n"
+            "live_allo...   128\n");
 }
 
 TEST(Sparkline, rises_from_the_lowest_to_the_highest_block) {
@@ -101,7 +138,6 @@ pinned_b                   -          -      -  -         SKIPPED
 SKIPPED  2 scenarios
   needs CUDA
     pinned_a, pinned_b
-  repeat: leaklab check ID --env cpu
 
 REGRESSION  made_list, leaky twin
   requested (baseline)
@@ -134,6 +170,20 @@ TEST(CheckText, colours_outcomes_where_it_may) {
   report.environment = made::cpu();
   report.results = {result("made", made::recording(Twin::fixed, 0), Outcome::pass)};
   EXPECT_THAT(check_text(report, {true, true}), HasSubstr("\x1b[32mPASS\x1b[0m"));
+}
+
+TEST(DiagnoseText, shows_the_function_alone_where_its_file_is_not_known) {
+  Diagnosis diagnosis;
+  diagnosis.verdict = Verdict::leak;
+  Finding finding;
+  finding.site = {"??", 0, "aten::linear"};
+  finding.frames = {"??:0 aten::linear", "a.cpp:7 step"};
+  diagnosis.findings = {finding};
+  const auto text = diagnose_text("run.pickle", diagnosis, /*frames=*/true, {});
+  EXPECT_THAT(
+      text, testing::AllOf(HasSubstr("allocated at aten::linear."), HasSubstr("\n  aten::linear\n"),
+                           HasSubstr("      aten::linear\n      a.cpp:7 step\n"),
+                           testing::Not(HasSubstr("??"))));
 }
 
 TEST(Movement, tells_the_channel_that_moved_when_requested_did_not) {

@@ -118,6 +118,18 @@ TEST_F(Runs, check_refuses_a_baseline_that_it_can_not_read) {
   }
 }
 
+TEST_F(Runs, check_tells_no_command_that_would_be_skipped_again) {
+  const auto ran = leaklab("check --env cpu 'pinned_*' --no-controls");
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("SKIPPED  "), Not(HasSubstr("repeat:"))));
+}
+
+TEST_F(Runs, list_tells_where_a_need_holds) {
+  const auto listed = leaklab("list").out;
+  EXPECT_THAT(listed, AllOf(HasSubstr("\nddp_no_sync_correct  N12 lookalike, needs nccl on cuda\n"),
+                            HasSubstr(" leak, needs page-locked memory, so cuda\n")));
+}
+
 TEST_F(Runs, check_selects_by_pattern_and_says_when_none_matched) {
   EXPECT_THAT(refused("check --env cpu 'no_such_*'", 2), HasSubstr("zero scenarios matched"));
   EXPECT_THAT(refused("check --env cpu retained_graph_los_list", 2),

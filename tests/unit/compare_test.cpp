@@ -311,6 +311,13 @@ TEST(BaselineFile, a_file_that_is_cut_off_anywhere_says_where) {
   }
 }
 
+TEST(BaselineFile, a_text_that_is_no_json_says_at_which_of_its_bytes) {
+  EXPECT_THAT(failure("{]"), HasSubstr("baselines/cpu/made.json is not JSON at byte 2 of 2;"));
+  EXPECT_THAT(failure("{}"), HasSubstr("has no key 'schema'"));
+  EXPECT_THAT(failure("{ "), HasSubstr("is cut off after 2 bytes;"));
+  EXPECT_THAT(failure(""), HasSubstr("is cut off after 0 bytes;"));
+}
+
 TEST(BaselineFile, another_schema_version_is_refused) {
   auto document = to_json(stored(fixed, leaky));
   document["schema"] = 2;

@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -191,7 +190,6 @@ TEST_F(File, a_write_that_fails_half_way_leaves_the_old_file_and_no_temporary) {
   const fs::path path = folder_ / "a.json";
   write_file(path, "old");
   const Job job = {[&path] {
-    ::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit = {100'000, 100'000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     return why_not_written(path, std::string(200'000, 'x'));

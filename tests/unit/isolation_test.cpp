@@ -108,6 +108,15 @@ TEST(Isolation, an_exception_is_told_by_its_text) {
   EXPECT_EQ(result.payload, "");
 }
 
+TEST(Isolation, an_error_keeps_its_exit_code) {
+  const ChildResult result =
+      run_one([]() -> std::string { throw InternalError("can't write a.pickle"); });
+  EXPECT_EQ(result.ending, Ending::failed);
+  EXPECT_EQ(result.detail, "can't write a.pickle");
+  EXPECT_EQ(result.error, Exit::internal);
+  EXPECT_FALSE(run_one([]() -> std::string { throw 7; }).error);
+}
+
 TEST(Isolation, an_exception_of_any_type_is_a_failure) {
   const ChildResult result = run_one([]() -> std::string { throw 7; });
   EXPECT_EQ(result.ending, Ending::failed);

@@ -5,9 +5,12 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "leaklab/error.h"
 
 namespace leaklab {
 
@@ -25,6 +28,7 @@ struct ChildResult {
   std::string payload;  // what the work returned; empty unless it finished
   std::string detail;   // the exception's text, the signal's name, or the limit
   std::string log;      // stdout and stderr of the child, the middle cut out where it was too long
+  std::optional<Exit> error = {};  // the code of the Error that it threw; `detail` is its sentence
 };
 
 struct Job {

@@ -419,6 +419,8 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   const auto fewest = rounds[rounds.size() / 10];
   const auto median = rounds[rounds.size() / 2];
   const auto usual = std::ranges::count(rounds, median);
+  // What has a backward pass of its own is a step, whatever goes round it.
+  if (others_matter && with_others(sequence, inner.at) > 0.9) return false;
   // Epochs are equally long, requests and episodes are not. A line that only some steps run is
   // followed by the next step often.
   const bool uneven = usual * 4 <= static_cast<std::int64_t>(rounds.size()) * 3;

@@ -137,6 +137,8 @@ class Search {
   // Whether the token allocates what is freed before the token `limit`.
   bool freed_within(std::uint32_t token, std::uint32_t limit) const;
   double with_others(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
+  bool stands_before(const Sequence& sequence, const Candidate& outer,
+                     const Candidate& inner) const;
   bool is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner,
                 bool above, bool others_matter) const;
   std::optional<Candidate> choose(const Sequence& sequence, std::int64_t depth);
@@ -401,6 +403,30 @@ double Search::with_others(const Sequence& sequence, const std::vector<std::uint
   return static_cast<double>(with) / static_cast<double>(at.size() - 1);
 }
 
+// Whether the line of `outer` stands before all that one round of `inner` does. A line that only
+// some rounds run mostly stands behind something that all of them do.
+bool Search::stands_before(const Sequence& sequence, const Candidate& outer,
+                           const Candidate& inner) const {
+  constexpr std::size_t most_tokens = 10'000;
+  const auto line = path(sequence[outer.at.front()]);
+  std::size_t looked_at = 0;
+  bool after = false;
+  for (std::size_t visit = 1; visit < inner.at.size() && looked_at < most_tokens; ++visit) {
+    const auto from = inner.at[visit - 1];
+    const auto to = inner.at[visit];
+    const auto next = std::ranges::lower_bound(outer.at, from);
+    if (next != outer.at.end() && *next <= to) continue;
+    looked_at += to - from;
+    for (auto q = from; q < to; ++q) {
+      const auto fork = sites_.fork(line, path(sequence[q]));
+      if (!fork.same_function) continue;
+      if (fork.back > 0) return false;
+      after = after || fork.back < 0;
+    }
+  }
+  return after;
+}
+
 // Whether `outer` goes round steps of which `inner` goes round parts: layers, tokens of a request,
 // steps of an episode. `above`: it stands in a function further out.
 bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner,
@@ -425,6 +451,13 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   // followed by the next step often.
   const bool uneven = usual * 4 <= static_cast<std::int64_t>(rounds.size()) * 3;
   if (uneven && fewest >= 2) return true;
+  // Without any backward pass: a request that sets something up and then makes its tokens.
+  constexpr std::size_t many = 8;
+  const bool forward_only = others_before_.back() * 10 <= tokens_.size();
+  if (forward_only && outer.at.size() >= many && fewest >= 1 && median >= 2 &&
+      stands_before(sequence, outer, inner)) {
+    return true;
+  }
   if (!above) return false;
   // What has no backward pass of its own while the loop around it has.
   return others_matter && with_others(sequence, inner.at) < 0.3 &&

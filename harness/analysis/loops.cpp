@@ -206,7 +206,8 @@ void Search::tokens_by_stack() {
   std::vector<std::uint32_t> symbol_of(sites_.stacks() * 2, HashIndex::none);
   for (EventIndex at = 0; at < trace_.size(); ++at) {
     const auto& event = trace_[at];
-    const bool alloc = event.kind == EventKind::alloc;
+    // A request that failed begins a step as one that succeeds does.
+    const bool alloc = event.kind == EventKind::alloc || event.kind == EventKind::oom;
     if (!alloc && (!frees || event.kind != lifetimes_.free_kind)) continue;
     const auto content = event.stack * 2 + (alloc ? 1 : 0);
     auto& symbol = symbol_of[content];

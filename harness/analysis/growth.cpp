@@ -14,7 +14,9 @@
 #include "growth.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
+#include <utility>
 
 namespace leaklab {
 namespace {
@@ -193,12 +195,39 @@ std::int64_t replaced_by_larger(const Group& group, std::int64_t steps) {
   return rising >= std::max<std::int64_t>(3, steps * 2 / 3) ? rising : 0;
 }
 
-std::vector<std::int64_t> gaps_of(const std::vector<Left>& left) {
+// Steps from one to the next, sorted.
+struct Gaps {
+  explicit Gaps(std::vector<std::int64_t> gaps) {
+    std::ranges::sort(gaps);
+    if (gaps.empty()) return;
+    longest = gaps.back();
+    median = gaps[gaps.size() / 2];
+  }
+  bool regular() const { return longest <= 2 * median; }
+  std::int64_t longest = 1;
+  std::int64_t median = 1;
+};
+
+Gaps gaps_of(const std::vector<Left>& left) {
   std::vector<std::int64_t> gaps;
-  for (std::size_t at = 1; at < left.size(); ++at)
+  for (std::size_t at = 1; at < left.size(); ++at) {
     gaps.push_back(left[at].step - left[at - 1].step);
-  std::ranges::sort(gaps);
-  return gaps;
+  }
+  return Gaps(std::move(gaps));
+}
+
+// The same, counting only steps of the kinds that leave something: those of an evaluation follow
+// each other, whatever is trained in between.
+Gaps gaps_among_own_kinds(const std::vector<Left>& left, const Steps& steps) {
+  std::array<bool, 256> own{};
+  for (const auto& each : left) own[steps.kind[static_cast<std::size_t>(each.step)]] = true;
+  std::vector<std::int64_t> gaps;
+  for (std::size_t at = 1; at < left.size(); ++at) {
+    gaps.push_back(std::count_if(steps.kind.begin() + left[at - 1].step,
+                                 steps.kind.begin() + left[at].step,
+                                 [&](auto kind) { return own[kind]; }));
+  }
+  return Gaps(std::move(gaps));
 }
 
 // Whether all of it lies in a phase at the end whose kind of step came in no earlier phase.
@@ -298,8 +327,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   judged.onset = left.front().step;
   judged.times = times;
   const auto gaps = gaps_of(left);
-  const auto longest = gaps.empty() ? 1 : gaps.back();
-  const auto median = gaps.empty() ? 1 : gaps[gaps.size() / 2];
+  const auto longest = gaps.longest;
   const auto quiet = count - 1 - left.back().step;
   const bool goes_on = quiet <= std::max<std::int64_t>(longest, 1);
   if (group.longest_life >= 2 && times == 0) {
@@ -328,7 +356,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     judged.judgement = Judgement::stopped;
     return judged;
   }
-  const bool regular = longest <= 2 * median;
+  const bool regular = gaps.regular() || gaps_among_own_kinds(left, steps).regular();
   const bool many = left.size() >= 5 && longest * 3 <= count;
   if (!regular && !many && !usually_frees) {
     judged.judgement = Judgement::suspect;

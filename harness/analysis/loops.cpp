@@ -136,6 +136,11 @@ class Search {
   double freed_soon(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   // Whether the token allocates what is freed before the token `limit`.
   bool freed_within(std::uint32_t token, std::uint32_t limit) const;
+  // Whether an operation of the line itself allocates or frees, no layer.
+  bool is_plain(std::uint32_t token) const {
+    const auto callee = sites_.stack(trace_[tokens_[token].event].stack).callee;
+    return callee == no_frame || (sites_.frame(callee).framework && !sites_.frame(callee).layer);
+  }
   double with_others(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   bool stands_before(const Sequence& sequence, const Candidate& outer,
                      const Candidate& inner) const;
@@ -585,13 +590,17 @@ void Search::search(const Sequence& sequence, std::int64_t depth, std::vector<Fo
   search(beyond, depth + 1, inner);
   for (auto& each : inner) {
     // What comes once in each long iteration is the end of an epoch and no loop; what frees
-    // nothing, or comes in a few short rounds, is a line that copies or adds up many tensors.
+    // nothing, or comes in a few short rounds, or is a single line, copies or adds up many tensors.
     std::vector<std::uint32_t> lengths;
     std::size_t in_a_row = 0;
     std::size_t most_in_a_row = 0;
     std::uint32_t last_part = HashIndex::none;
     std::ptrdiff_t last_place = 0;
     std::size_t freeing = 0;
+    // Of the rounds within a long iteration: a line that does it all, no layer and no function of the
+    // program.
+    std::size_t within = 0;
+    bool one_line = true;
     for (const auto token : each.anchors) {
       const auto place = std::ranges::lower_bound(beyond, token) - beyond.begin();
       const auto part = part_of[static_cast<std::size_t>(place)];
@@ -603,12 +612,17 @@ void Search::search(const Sequence& sequence, std::int64_t depth, std::vector<Fo
         for (auto q = last_place; q < place && !frees; ++q) {
           frees = freed_within(beyond[static_cast<std::size_t>(q)], token);
         }
+        if (part < gaps.size()) ++within;
+        for (auto q = last_place; q < place && one_line && part < gaps.size(); ++q) {
+          const auto other = beyond[static_cast<std::size_t>(q)];
+          one_line = path(other) == path(token) && is_plain(other);
+        }
         freeing += frees ? 1 : 0;
       }
       last_part = part;
       last_place = place;
     }
-    if (lengths.empty() || freeing * 2 < lengths.size()) continue;
+    if (lengths.empty() || (within > 0 && one_line) || freeing * 2 < lengths.size()) continue;
     std::ranges::sort(lengths);
     if (lengths[lengths.size() / 2] >= 4 || most_in_a_row >= 8) loops.push_back(std::move(each));
   }

@@ -17,6 +17,7 @@ enum Says : std::uint8_t {
   optimizer = 16,
   loads_model = 32,
   recurrent = 64,
+  layer = 128,
 };
 
 struct Rule {
@@ -56,6 +57,7 @@ constexpr Rule python_files[] = {
     {"/torch/jit/", library | framework | inside_step},
     {"/torch/multiprocessing/", library | framework},
     {"/torch/nn/", library | framework | inside_step},
+    {"/torch/nn/modules/", layer},
     {"/torch/nn/modules/rnn.py", recurrent},
     {"/torch/optim/", library | framework | inside_step | optimizer},
     {"/torch/profiler/", library | framework},
@@ -94,7 +96,7 @@ constexpr Rule python_files[] = {
 // Whole names of Python functions.
 constexpr Rule python_functions[] = {
     // A layer's, whoever wrote it; and what builds a model.
-    {"forward", inside_step},
+    {"forward", inside_step | layer},
     {"__init__", inside_step},
     {"_apply", loads_model},
     {"load_state_dict", loads_model | inside_step},
@@ -215,10 +217,12 @@ Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
       traits.optimizer = (says & optimizer) != 0;
       traits.loads_model = (says & loads_model) != 0 && traits.inside_step;
       traits.recurrent = (says & recurrent) != 0;
+      traits.layer = (says & layer) != 0;
     } else {
       traits.library = is_native_library(function);
       traits.framework = traits.library;
-      traits.inside_step = traits.library || function.find("::forward(") != std::string_view::npos;
+      traits.layer = function.find("::forward(") != std::string_view::npos;
+      traits.inside_step = traits.library || traits.layer;
       traits.optimizer = function.find("::optim::") != std::string_view::npos;
       traits.engine = function.find("autograd::Engine::") != std::string_view::npos;
       traits.recurrent = function.find("::lstm") != std::string_view::npos ||

@@ -18,6 +18,7 @@ struct FrameTraits {
   bool library = false;      // not the user's: an installed package, the standard library, native
   bool framework = false;    // PyTorch, the standard library, native: never the site of a finding
   bool inside_step = false;  // what it calls in a loop is a part of one step: layers, parameters
+  bool layer = false;        // a module's call
   bool optimizer = false;
   bool loads_model = false;  // moves or loads the parameters of a module
   bool recurrent = false;

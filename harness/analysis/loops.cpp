@@ -25,6 +25,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -136,11 +137,6 @@ class Search {
   double freed_soon(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   // Whether the token allocates what is freed before the token `limit`.
   bool freed_within(std::uint32_t token, std::uint32_t limit) const;
-  // Whether an operation of the line itself allocates or frees, no layer.
-  bool is_plain(std::uint32_t token) const {
-    const auto callee = sites_.stack(trace_[tokens_[token].event].stack).callee;
-    return callee == no_frame || (sites_.frame(callee).framework && !sites_.frame(callee).layer);
-  }
   double with_others(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   bool stands_before(const Sequence& sequence, const Candidate& outer,
                      const Candidate& inner) const;
@@ -208,6 +204,14 @@ void Search::tokens_by_stack() {
   PairIds places;
   PairIds sized;
   std::vector<std::uint32_t> place_symbols;  // place * 2 + alloc
+  // Lines with a comprehension, which is one visit with all that the line does besides.
+  std::set<PathId> gathering;
+  for (StackId id = 0; id < sites_.stacks(); ++id) {
+    const auto& stack = sites_.stack(id);
+    if (stack.callee != no_frame && sites_.frame(stack.callee).comprehension) {
+      gathering.insert(stack.path);
+    }
+  }
   std::vector<std::uint32_t> symbol_of(sites_.stacks() * 2, HashIndex::none);
   for (EventIndex at = 0; at < trace_.size(); ++at) {
     const auto& event = trace_[at];
@@ -225,7 +229,8 @@ void Search::tokens_by_stack() {
         // Of the called function, whatever its line: what it does is one visit of the line above
         // it.
         std::uint32_t function = 0;
-        if (stack.callee != no_frame) {
+        const bool gathers = gathering.contains(stack.path);
+        if (stack.callee != no_frame && !gathers) {
           const auto [file, name] = sites_.function_of(stack.callee);
           function = id_of(functions, file, name);
         }
@@ -234,7 +239,7 @@ void Search::tokens_by_stack() {
         auto& known = place_symbols[place * 2 + (alloc ? 1 : 0)];
         if (known == 0) {
           known = static_cast<std::uint32_t>(symbols_.size());
-          symbols_.push_back({stack.path, place, alloc, stack.callee == no_frame});
+          symbols_.push_back({stack.path, place, alloc, stack.callee == no_frame && !gathers});
         }
         symbol = known;
       }
@@ -590,17 +595,13 @@ void Search::search(const Sequence& sequence, std::int64_t depth, std::vector<Fo
   search(beyond, depth + 1, inner);
   for (auto& each : inner) {
     // What comes once in each long iteration is the end of an epoch and no loop; what frees
-    // nothing, or comes in a few short rounds, or is a single line, copies or adds up many tensors.
+    // nothing, or comes in a few short rounds, is a line that copies or adds up many tensors.
     std::vector<std::uint32_t> lengths;
     std::size_t in_a_row = 0;
     std::size_t most_in_a_row = 0;
     std::uint32_t last_part = HashIndex::none;
     std::ptrdiff_t last_place = 0;
     std::size_t freeing = 0;
-    // Of the rounds within a long iteration: a line that does it all, no layer and no function of the
-    // program.
-    std::size_t within = 0;
-    bool one_line = true;
     for (const auto token : each.anchors) {
       const auto place = std::ranges::lower_bound(beyond, token) - beyond.begin();
       const auto part = part_of[static_cast<std::size_t>(place)];
@@ -612,17 +613,12 @@ void Search::search(const Sequence& sequence, std::int64_t depth, std::vector<Fo
         for (auto q = last_place; q < place && !frees; ++q) {
           frees = freed_within(beyond[static_cast<std::size_t>(q)], token);
         }
-        if (part < gaps.size()) ++within;
-        for (auto q = last_place; q < place && one_line && part < gaps.size(); ++q) {
-          const auto other = beyond[static_cast<std::size_t>(q)];
-          one_line = path(other) == path(token) && is_plain(other);
-        }
         freeing += frees ? 1 : 0;
       }
       last_part = part;
       last_place = place;
     }
-    if (lengths.empty() || (within > 0 && one_line) || freeing * 2 < lengths.size()) continue;
+    if (lengths.empty() || freeing * 2 < lengths.size()) continue;
     std::ranges::sort(lengths);
     if (lengths[lengths.size() / 2] >= 4 || most_in_a_row >= 8) loops.push_back(std::move(each));
   }

@@ -9,7 +9,7 @@
 namespace leaklab {
 namespace {
 
-enum Says : std::uint8_t {
+enum Says : std::uint16_t {
   library = 1,
   framework = 2,
   inside_step = 4,
@@ -18,6 +18,7 @@ enum Says : std::uint8_t {
   loads_model = 32,
   recurrent = 64,
   layer = 128,
+  comprehension = 256,
 };
 
 struct Rule {
@@ -98,6 +99,10 @@ constexpr Rule python_functions[] = {
     // A layer's, whoever wrote it; and what builds a model.
     {"forward", inside_step | layer},
     {"__init__", inside_step},
+    {"<genexpr>", comprehension},
+    {"<listcomp>", comprehension},
+    {"<setcomp>", comprehension},
+    {"<dictcomp>", comprehension},
     {"_apply", loads_model},
     {"load_state_dict", loads_model | inside_step},
     {"_load_from_state_dict", loads_model | inside_step},
@@ -218,6 +223,7 @@ Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
       traits.loads_model = (says & loads_model) != 0 && traits.inside_step;
       traits.recurrent = (says & recurrent) != 0;
       traits.layer = (says & layer) != 0;
+      traits.comprehension = (says & comprehension) != 0;
     } else {
       traits.library = is_native_library(function);
       traits.framework = traits.library;
@@ -260,6 +266,14 @@ PathId Sites::child(PathId parent, FrameId frame) {
   return node;
 }
 
+// Whether these frames call no layer and no function of the program.
+bool Sites::only_operations(std::span<const FrameId> frames) const {
+  return std::ranges::none_of(frames, [&](FrameId id) {
+    const auto& frame = frames_[id];
+    return frame.python == python_ && (!frame.framework || frame.layer);
+  });
+}
+
 StackTraits Sites::traits_of(std::span<const FrameId> stack) {
   StackTraits traits;
   FrameId packaged = no_frame;  // innermost of an installed package that is no framework
@@ -283,7 +297,7 @@ StackTraits Sites::traits_of(std::span<const FrameId> stack) {
     if (frame.python != python_) continue;
     if (!python_ && !frame.library) begun = true;
     if (!begun) continue;
-    if (frame.inside_step) {
+    if (frame.inside_step || (frame.comprehension && only_operations(stack.first(left)))) {
       traits.callee = id;
       break;
     }

@@ -15,10 +15,11 @@ inline constexpr FrameId no_frame = 0xffffffff;
 // What the rules in sites.cpp say of one frame.
 struct FrameTraits {
   bool python = false;
-  bool library = false;      // not the user's: an installed package, the standard library, native
-  bool framework = false;    // PyTorch, the standard library, native: never the site of a finding
-  bool inside_step = false;  // what it calls in a loop is a part of one step: layers, parameters
-  bool layer = false;        // a module's call
+  bool library = false;        // not the user's: an installed package, the standard library, native
+  bool framework = false;      // PyTorch, the standard library, native: never the site of a finding
+  bool inside_step = false;    // what it calls in a loop is a part of one step: layers, parameters
+  bool layer = false;          // a module's call
+  bool comprehension = false;  // a loop in one expression
   bool optimizer = false;
   bool loads_model = false;  // moves or loads the parameters of a module
   bool recurrent = false;
@@ -76,6 +77,7 @@ class Sites {
   };
 
   PathId child(PathId parent, FrameId frame);
+  bool only_operations(std::span<const FrameId> frames) const;
   StackTraits traits_of(std::span<const FrameId> stack);
 
   const Snapshot& snapshot_;

@@ -101,6 +101,9 @@ struct Candidate {
 // Tokens of the trace that are searched, by their index.
 using Sequence = std::vector<std::uint32_t>;
 
+// By position in a sequence, which stretch of the trace it comes from; empty: all from one.
+using Parts = std::vector<std::uint32_t>;
+
 struct FoundLoop {
   std::vector<std::uint32_t> anchors;  // tokens
   double alike = 0;
@@ -133,7 +136,7 @@ class Search {
     return wish_.stacks.empty() || wish_.stacks[trace_[token.event].stack];
   }
   std::vector<Candidate> candidates(const Sequence& sequence) const;
-  double alike(const Sequence& sequence, const std::vector<std::uint32_t>& at);
+  double alike(const Sequence& sequence, const Parts& parts, const std::vector<std::uint32_t>& at);
   double freed_soon(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   // Whether the token allocates what is freed before the token `limit`.
   bool freed_within(std::uint32_t token, std::uint32_t limit) const;
@@ -142,8 +145,9 @@ class Search {
                      const Candidate& inner) const;
   bool is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner,
                 bool above, bool others_matter) const;
-  std::optional<Candidate> choose(const Sequence& sequence, std::int64_t depth);
-  void search(const Sequence& sequence, std::int64_t depth, std::vector<FoundLoop>& loops);
+  std::optional<Candidate> choose(const Sequence& sequence, const Parts& parts, std::int64_t depth);
+  void search(const Sequence& sequence, const Parts& parts, std::int64_t depth,
+              std::vector<FoundLoop>& loops);
   std::uint32_t cut(std::uint32_t from, std::uint32_t to) const;
   Beginning beginning(std::uint32_t before, std::uint32_t at) const;
   std::vector<std::uint32_t> begun_besides(const std::vector<std::uint32_t>& anchors,
@@ -340,14 +344,25 @@ std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
 // The usual likeness of what lies between one pair of visits and the next: what they have in common
 // by what is in either, once counting how often and once not, since an iteration may go round a
 // loop of its own. Looks at a part of a long trace.
-double Search::alike(const Sequence& sequence, const std::vector<std::uint32_t>& at) {
+double Search::alike(const Sequence& sequence, const Parts& parts,
+                     const std::vector<std::uint32_t>& at) {
   constexpr std::size_t most_pairs = 48;
   constexpr std::size_t most_tokens = 1'000'000;
   std::vector<double> likeness;
-  const auto pairs = at.size() - 2;
-  const auto stride = std::max<std::size_t>(1, pairs / most_pairs);
+  // What lies between two stretches is not known, so pairs in one are compared where there are any.
+  std::vector<std::size_t> pairs;
+  for (std::size_t pair = 0; pair + 2 < at.size(); ++pair) {
+    if (parts.empty() || parts[at[pair]] == parts[at[pair + 2]]) pairs.push_back(pair);
+  }
+  if (pairs.empty()) {
+    pairs.resize(at.size() - 2);
+    std::iota(pairs.begin(), pairs.end(), std::size_t{0});
+  }
+  const auto stride = std::max<std::size_t>(1, pairs.size() / most_pairs);
   std::size_t looked_at = 0;
-  for (std::size_t pair = pairs % stride; pair < pairs && looked_at < most_tokens; pair += stride) {
+  for (auto next = pairs.size() % stride; next < pairs.size() && looked_at < most_tokens;
+       next += stride) {
+    const auto pair = pairs[next];
     const auto from = at[pair];
     const auto middle = at[pair + 1];
     const auto to = at[pair + 2];
@@ -475,7 +490,8 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
          with_others(sequence, outer.at) > 0.9;
 }
 
-std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t depth) {
+std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& parts,
+                                        std::int64_t depth) {
   constexpr std::size_t most_tried = 60;
   auto all = candidates(sequence);
   std::vector<Candidate> good;
@@ -484,7 +500,7 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t d
   for (std::size_t tried = 0; tried < all.size() && tried < most_tried; ++tried) {
     auto& candidate = all[tried];
     if (!good.empty() && candidate.explained * 10 < good.front().explained * 6) break;
-    candidate.alike = alike(sequence, candidate.at);
+    candidate.alike = alike(sequence, parts, candidate.at);
     if (candidate.alike < enough_alike) continue;
     if (by_ == LoopBy::sizes && wish_.count == 0 &&
         (candidate.at.size() < 6 || freed_soon(sequence, candidate.at) < 0.8)) {
@@ -551,9 +567,10 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, std::int64_t d
   return outer == nullptr ? *best : *outer;
 }
 
-void Search::search(const Sequence& sequence, std::int64_t depth, std::vector<FoundLoop>& loops) {
+void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t depth,
+                    std::vector<FoundLoop>& loops) {
   if (sequence.size() < 3) return;
-  const auto chosen = choose(sequence, depth);
+  const auto chosen = choose(sequence, parts, depth);
   if (!chosen) return;
   FoundLoop loop;
   loop.alike = chosen->alike;
@@ -576,7 +593,7 @@ void Search::search(const Sequence& sequence, std::int64_t depth, std::vector<Fo
   }
   // What the long iterations hold beyond the usual, each by itself, and what follows the last one.
   Sequence beyond;
-  std::vector<std::uint32_t> part_of;  // by position in `beyond`
+  Parts part_of;
   const auto add = [&](std::uint32_t from, std::uint32_t to, std::uint32_t part) {
     for (auto q = from; q < to; ++q) {
       if (usual[symbols_[tokens_[sequence[q]].symbol].place]) continue;
@@ -592,7 +609,7 @@ void Search::search(const Sequence& sequence, std::int64_t depth, std::vector<Fo
   add(at.back(), static_cast<std::uint32_t>(sequence.size()),
       static_cast<std::uint32_t>(gaps.size()));
   std::vector<FoundLoop> inner;
-  search(beyond, depth + 1, inner);
+  search(beyond, part_of, depth + 1, inner);
   for (auto& each : inner) {
     // What comes once in each long iteration is the end of an epoch and no loop; what frees
     // nothing, or comes in a few short rounds, is a line that copies or adds up many tensors.
@@ -623,7 +640,7 @@ void Search::search(const Sequence& sequence, std::int64_t depth, std::vector<Fo
     if (lengths[lengths.size() / 2] >= 4 || most_in_a_row >= 8) loops.push_back(std::move(each));
   }
   const Sequence before(sequence.begin(), sequence.begin() + at.front());
-  search(before, depth + 1, loops);
+  search(before, {}, depth + 1, loops);
 }
 
 // The token in (from, to] at which the iteration of the anchor `to` begins.
@@ -734,7 +751,7 @@ LoopsFound Search::found() {
     if (tokens_[at].symbol != 0) sequence.push_back(at);
   }
   std::vector<FoundLoop> loops;
-  search(sequence, 0, loops);
+  search(sequence, {}, 0, loops);
   if (loops.empty()) return result;
   std::size_t steps = 0;
   for (const auto& loop : loops) steps += loop.anchors.size();

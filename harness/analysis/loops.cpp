@@ -368,19 +368,23 @@ double Search::alike(const Sequence& sequence, const Parts& parts,
     const auto to = at[pair + 2];
     looked_at += to - from;
     std::int64_t common = 0;
-    std::int64_t kinds = 0;
+    std::int64_t first_kinds = 0;
+    std::int64_t second_kinds = 0;
     std::int64_t common_kinds = 0;
     for (auto q = from; q < middle; ++q) ++scratch_[content(sequence[q])].first;
     for (auto q = middle; q < to; ++q) ++scratch_[content(sequence[q])].second;
     for (auto q = from; q < to; ++q) {
       const auto [first, second] = std::exchange(scratch_[content(sequence[q])], {0, 0});
-      kinds += first + second > 0 ? 1 : 0;
+      first_kinds += first > 0 ? 1 : 0;
+      second_kinds += second > 0 ? 1 : 0;
       common_kinds += first > 0 && second > 0 ? 1 : 0;
       common += std::min(first, second);
     }
     const auto either = static_cast<double>(to - from) - static_cast<double>(common);
-    likeness.push_back(0.5 * (static_cast<double>(common) / either +
-                              static_cast<double>(common_kinds) / static_cast<double>(kinds)));
+    likeness.push_back(
+        0.5 * (static_cast<double>(common) / either +
+               static_cast<double>(common_kinds) / static_cast<double>(std::max<std::int64_t>(
+                                                       1, std::min(first_kinds, second_kinds)))));
   }
   // Sizes alone don't tell layers from steps, but what stands between the layers of two steps does.
   if (by_ == LoopBy::sizes) {

@@ -588,9 +588,12 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
   auto sorted = gaps;
   std::ranges::sort(sorted);
   const auto median = sorted[sorted.size() / 2];
+  const auto is_long = [&](std::uint32_t gap) { return gap * 2 > median * 3; };
+  // What comes with every fourth iteration or more often is a part of it: an image sampled, say.
+  const bool often_long = std::ranges::count_if(gaps, is_long) * 4 > std::ssize(gaps);
   std::vector<bool> usual(places_ + 1);
   for (std::size_t visit = 0; visit < gaps.size(); ++visit) {
-    if (gaps[visit] * 4 > median * 5) continue;
+    if (gaps[visit] * 4 > median * 5 && !often_long) continue;
     for (auto q = at[visit]; q < at[visit + 1]; ++q) {
       usual[symbols_[tokens_[sequence[q]].symbol].place] = true;
     }
@@ -606,7 +609,7 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
     }
   };
   for (std::size_t visit = 0; visit < gaps.size(); ++visit) {
-    if (gaps[visit] * 2 > median * 3) {
+    if (is_long(gaps[visit])) {
       add(at[visit], at[visit + 1], static_cast<std::uint32_t>(visit));
     }
   }

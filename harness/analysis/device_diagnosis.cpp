@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 
@@ -249,11 +250,25 @@ void DeviceDiagnosis::add_lookalike(const Group& group, const Judged& judged) {
 
 void DeviceDiagnosis::judge_places() {
   trusted_ = steps_.count();
-  for (const auto& group : groups(trace_, lifetimes_, steps_)) {
+  const auto all = groups(trace_, lifetimes_, steps_);
+  std::vector<Judged> judgements;
+  std::set<StackId> leaking;
+  for (const auto& group : all) {
+    judgements.push_back(judge(group, steps_, sites_));
+    if (judgements.back().judgement == Judgement::leak) leaking.insert(group.stack);
+  }
+  for (std::size_t place = 0; place < all.size(); ++place) {
+    const auto& group = all[place];
+    auto& judged = judgements[place];
     births_ += group.births;
     freed_ += group.freed;
     if (sites_.stack(group.stack).loads_model) loads_ += group.births;
-    const auto judged = judge(group, steps_, sites_);
+    // Of a size that came too seldom to tell by itself, but from where other sizes leak.
+    if (judged.times >= 2 && leaking.contains(group.stack) &&
+        (judged.judgement == Judgement::suspect || judged.judgement == Judgement::stopped ||
+         judged.judgement == Judgement::none)) {
+      judged.judgement = Judgement::leak;
+    }
     switch (judged.judgement) {
       case Judgement::leak:
         add_leak(group, judged);
@@ -317,8 +332,14 @@ void DeviceDiagnosis::report_leaks() {
   }
   for (auto& [frame, leak] : leaks_) {
     const auto end = std::max(leak.trusted, leak.onset + 1);
-    const std::vector<std::int64_t> own(leak.added.begin() + leak.onset, leak.added.begin() + end);
-    const auto rate = rate_of(own);
+    auto rate = rate_of({leak.added.begin() + leak.onset, leak.added.begin() + end});
+    if (rate.period == 0 && !leak.traits.replaced) {
+      // What is young counts as well: without a period the last step weighs as any other.
+      std::vector<std::int64_t> likely(leak.added.begin() + leak.onset, leak.added.end());
+      std::transform(likely.begin(), likely.end(), leak.young.begin() + leak.onset, likely.begin(),
+                     std::plus{});
+      rate.bytes_per_step = rate_of(likely).bytes_per_step;
+    }
     if (all.empty()) all.resize(leak.added.size());
     std::transform(all.begin(), all.end(), leak.added.begin(), all.begin(), std::plus{});
     Finding finding;

@@ -230,6 +230,16 @@ Gaps gaps_among_own_kinds(const std::vector<Left>& left, const Steps& steps) {
   return Gaps(std::move(gaps));
 }
 
+// How many of the steps before `end` that leave something follow each other from the first one on.
+std::int64_t in_a_row(const std::vector<Left>& left, std::int64_t end) {
+  std::int64_t row = 0;
+  for (const auto& each : left) {
+    if (each.step >= end || each.step != left.front().step + row) break;
+    ++row;
+  }
+  return row;
+}
+
 // Whether all of it lies in a phase at the end whose kind of step came in no earlier phase.
 bool only_in_last_phase(const std::vector<Left>& left, const Steps& steps) {
   const auto kind = steps.kind[static_cast<std::size_t>(left.front().step)];
@@ -358,9 +368,13 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   }
   const bool regular = gaps.regular() || gaps_among_own_kinds(left, steps).regular();
   const bool many = left.size() >= 5 && longest * 3 <= count;
-  if (!regular && !many && !usually_frees) {
-    judged.judgement = Judgement::suspect;
-    return judged;
+  if (!regular && !many) {
+    // Steps on end that kept something once, such as what a collector has promoted, are no habit.
+    const bool again = usually_frees && in_a_row(left, judged.trusted) < times;
+    judged.judgement = again           ? Judgement::leak
+                       : usually_frees ? Judgement::stopped
+                                       : Judgement::suspect;
+    if (!again) return judged;
   }
   judged.judgement = only_in_last_phase(left, steps) ? Judgement::one_phase : Judgement::leak;
   return judged;

@@ -342,8 +342,9 @@ std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
 }
 
 // The usual likeness of what lies between one pair of visits and the next: what they have in common
-// by what is in either, once counting how often and once not, since an iteration may go round a
-// loop of its own. Looks at a part of a long trace.
+// by what is in either, counting how often, and by what the one that does less has at all, since an
+// iteration may go round a loop of its own or do something besides. Looks at a part of a long
+// trace.
 double Search::alike(const Sequence& sequence, const Parts& parts,
                      const std::vector<std::uint32_t>& at) {
   constexpr std::size_t most_pairs = 48;
@@ -368,23 +369,21 @@ double Search::alike(const Sequence& sequence, const Parts& parts,
     const auto to = at[pair + 2];
     looked_at += to - from;
     std::int64_t common = 0;
-    std::int64_t first_kinds = 0;
-    std::int64_t second_kinds = 0;
+    std::array<std::int64_t, 2> kinds{};
     std::int64_t common_kinds = 0;
     for (auto q = from; q < middle; ++q) ++scratch_[content(sequence[q])].first;
     for (auto q = middle; q < to; ++q) ++scratch_[content(sequence[q])].second;
     for (auto q = from; q < to; ++q) {
       const auto [first, second] = std::exchange(scratch_[content(sequence[q])], {0, 0});
-      first_kinds += first > 0 ? 1 : 0;
-      second_kinds += second > 0 ? 1 : 0;
+      kinds[0] += first > 0 ? 1 : 0;
+      kinds[1] += second > 0 ? 1 : 0;
       common_kinds += first > 0 && second > 0 ? 1 : 0;
       common += std::min(first, second);
     }
     const auto either = static_cast<double>(to - from) - static_cast<double>(common);
+    const auto fewer = static_cast<double>(std::max<std::int64_t>(1, std::min(kinds[0], kinds[1])));
     likeness.push_back(
-        0.5 * (static_cast<double>(common) / either +
-               static_cast<double>(common_kinds) / static_cast<double>(std::max<std::int64_t>(
-                                                       1, std::min(first_kinds, second_kinds)))));
+        0.5 * (static_cast<double>(common) / either + static_cast<double>(common_kinds) / fewer));
   }
   // Sizes alone don't tell layers from steps, but what stands between the layers of two steps does.
   if (by_ == LoopBy::sizes) {

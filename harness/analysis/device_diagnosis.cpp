@@ -373,7 +373,9 @@ void DeviceDiagnosis::report_leaks() {
       if (finding.frames.size() == 12) break;
       if (sites_.frame(id).python != sites_.python()) continue;
       const auto each = site(id);
-      finding.frames.push_back(fmt::format("{}:{} {}", each.file, each.line, each.function));
+      finding.frames.push_back(each.is_function_alone()
+                                   ? each.function
+                                   : fmt::format("{}:{} {}", each.file, each.line, each.function));
     }
     result.findings.push_back(std::move(finding));
   }
@@ -548,6 +550,7 @@ void DeviceDiagnosis::tell_limits() {
 
 std::string named(const CodeSite& site) {
   if (site.file.empty()) return "an unknown line";
+  if (site.is_function_alone()) return site.function;
   return fmt::format("{}:{} ({})", short_file(site.file), site.line, site.function);
 }
 

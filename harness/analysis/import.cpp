@@ -455,7 +455,8 @@ Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& option
       if (finding.site.file.empty()) return true;
       return std::ranges::any_of(frames, [&](const History::Frame& frame) {
         return frame.file == finding.site.file &&
-               frame.line == static_cast<std::uint64_t>(finding.site.line);
+               frame.line == static_cast<std::uint64_t>(finding.site.line) &&
+               frame.function == finding.site.function;
       });
     });
   }

@@ -159,7 +159,7 @@ Told told_of(const Diagnosis& diagnosis, const Pattern& pattern, const std::stri
   const auto& first = diagnosis.findings.front();
   if (told.taxonomy.empty()) told.taxonomy = first.taxonomy.empty() ? "L02" : first.taxonomy;
   told.summary = growth_text(pattern) + " stay";
-  if (is_function_alone(first.site)) {
+  if (first.site.is_function_alone()) {
     told.summary += ", allocated in " + first.site.function;
   } else if (!first.site.file.empty()) {
     told.summary +=

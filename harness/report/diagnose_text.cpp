@@ -12,19 +12,10 @@
 namespace leaklab {
 namespace {
 
-constexpr std::string_view unknown_file = "??";
-
 std::string where(const CodeSite& site) {
   if (site.file.empty()) return "a line that the recording does not name";
-  if (is_function_alone(site)) return site.function;
+  if (site.is_function_alone()) return site.function;
   return fmt::format("{}:{} in {}", site.file, site.line, site.function);
-}
-
-// A frame of a finding, "file:line function".
-std::string_view frame_text(std::string_view frame) {
-  const auto place = fmt::format("{}:0 ", unknown_file);
-  if (frame.starts_with(place)) frame.remove_prefix(place.size());
-  return frame;
 }
 
 // Bytes as people say them; exact below 10 kB.
@@ -130,7 +121,7 @@ std::string finding_text(const Finding& finding, bool leak, bool frames, const S
     text += wrapped("fix: " + finding.fix, 4) + '\n';
   }
   if (frames) {
-    for (const auto& frame : finding.frames) text += fmt::format("      {}\n", frame_text(frame));
+    for (const auto& frame : finding.frames) text += fmt::format("      {}\n", frame);
   }
   return text;
 }
@@ -166,8 +157,6 @@ std::vector<std::int64_t> leaking(const std::vector<Finding>& findings) {
 }
 
 }  // namespace
-
-bool is_function_alone(const CodeSite& site) { return site.file == unknown_file; }
 
 std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis, bool frames,
                           const Style& style) {

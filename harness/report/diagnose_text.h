@@ -9,9 +9,6 @@
 
 namespace leaklab {
 
-// True for C++ without debug symbols, of which a recording knows no file.
-bool is_function_alone(const CodeSite& site);
-
 // Verdict first, then what leaks where, how fast and since when, the growth as a small plot, the
 // likely class with its fix, what is no leak although it looks so, and what the file can't tell.
 // `frames`: with the frames around each site.

@@ -32,6 +32,8 @@ struct CodeSite {
   std::string file;
   std::int64_t line = 0;
   std::string function;
+  // C++ without debug symbols, of which a recording knows no file.
+  bool is_function_alone() const { return file == "??"; }
   friend auto operator<=>(const CodeSite&, const CodeSite&) = default;
 };
 
@@ -50,8 +52,9 @@ struct Finding {
   std::int64_t first_size = 0;           // requested bytes of the first and the last allocation
   std::int64_t last_size = 0;
   std::vector<std::int64_t>
-      live_by_step;                 // requested bytes of the leak after each step of the trace
-  std::vector<std::string> frames;  // "file:line function" around the site, innermost first
+      live_by_step;  // requested bytes of the leak after each step of the trace
+  std::vector<std::string>
+      frames;  // "file:line function", or the function, around the site, innermost first
 };
 
 // What grew or was large and is no leak.

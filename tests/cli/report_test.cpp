@@ -177,7 +177,7 @@ TEST(DiagnoseText, shows_the_function_alone_where_its_file_is_not_known) {
   diagnosis.verdict = Verdict::leak;
   Finding finding;
   finding.site = {"??", 0, "aten::linear"};
-  finding.frames = {"??:0 aten::linear", "a.cpp:7 step"};
+  finding.frames = {"aten::linear", "a.cpp:7 step"};
   diagnosis.findings = {finding};
   const auto text = diagnose_text("run.pickle", diagnosis, /*frames=*/true, {});
   EXPECT_THAT(

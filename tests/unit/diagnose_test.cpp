@@ -1080,6 +1080,9 @@ TEST(Diagnosis, a_program_in_cpp_is_told_by_its_functions) {
   EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
   EXPECT_EQ(found.findings.front().site.function, "keep(at::Tensor)");
   EXPECT_NEAR(found.bytes_per_step, 640, 0.001);
+  EXPECT_THAT(found.findings.front().frames, Contains("main"));
+  EXPECT_THAT(found.summary, HasSubstr("at keep(at::Tensor)."));
+  EXPECT_THAT(to_json(found).dump(), Not(HasSubstr("??:0")));
 }
 
 // ---------------------------------------------------------------- output

@@ -161,6 +161,24 @@ TEST(Import, a_leak_in_evaluation_is_reduced_although_a_history_has_one_kind_of_
   EXPECT_EQ(imported.pattern.growth().per_period("requested") * 9, imported.pattern.period * 1920);
 }
 
+TEST(Import, functions_without_a_file_do_not_leak_for_each_other) {
+  const auto native = [](const char* function) {
+    return made::MadeStack{{"??", function, 0}, {"??", "main", 0}};
+  };
+  Program program;
+  std::uint64_t last = 0;
+  for (int step = 0; step < 16; ++step) {
+    program.mark("START", "step " + std::to_string(step));
+    program.alloc(native("keep(at::Tensor)"), 640);
+    const auto batch = program.alloc(native("next_batch()"), 4096);
+    if (last != 0) program.free(last, native("next_batch()"));
+    last = batch;
+    program.mark("END", "step " + std::to_string(step));
+  }
+  const auto pattern = import_snapshot(program.dump()).pattern;
+  EXPECT_EQ(pattern.growth().per_period("requested"), 640 * pattern.period);
+}
+
 TEST(Import, the_same_file_gives_the_same_pattern) {
   Program program;
   Training training(program);

@@ -25,62 +25,15 @@
 #include <map>
 #include <numeric>
 #include <optional>
-#include <set>
-#include <unordered_map>
 #include <utility>
+
+#include "tokens.h"
 
 namespace leaklab {
 namespace {
 
 constexpr double enough_alike = 0.7;
 constexpr std::int64_t most_depth = 3;
-
-struct Token {
-  EventIndex event = 0;
-  std::uint32_t content = 0;  // what makes two iterations alike
-  std::uint32_t symbol = 0;   // 0: no part of the program's loop, such as a backward pass
-  std::uint32_t sized = 0;    // 0: no anchor by its size
-};
-
-struct Symbol {
-  PathId path = 0;
-  std::uint32_t place = 0;  // the line, whether it allocates or frees
-  bool alloc = false;
-  bool direct = false;  // the line itself allocates, nothing that it calls
-};
-
-std::uint64_t mixed(std::uint64_t left, std::uint64_t right) {
-  auto hash = left * 0x9e3779b97f4a7c15u + right;
-  hash ^= hash >> 32;
-  hash *= 0xd6e8feb86659fd93u;
-  return hash ^ (hash >> 29);
-}
-
-struct PairHash {
-  std::size_t operator()(const std::pair<std::uint64_t, std::uint64_t>& pair) const {
-    return mixed(pair.first, pair.second);
-  }
-};
-using PairIds =
-    std::unordered_map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t, PairHash>;
-
-std::uint32_t id_of(PairIds& ids, std::uint64_t first, std::uint64_t second) {
-  return ids.try_emplace({first, second}, static_cast<std::uint32_t>(ids.size()) + 1).first->second;
-}
-
-// Whether frees carry the stack that freed, not the one that had allocated.
-bool frees_have_own_stacks(std::span<const TraceEvent> trace, const Lifetimes& lifetimes) {
-  std::int64_t frees = 0;
-  std::int64_t same = 0;
-  for (const auto& allocation : lifetimes.allocations) {
-    if (allocation.freed >= trace.size()) continue;
-    const auto& freed = trace[allocation.freed];
-    if (freed.kind != lifetimes.free_kind) continue;
-    ++frees;
-    same += freed.stack == trace[allocation.born].stack ? 1 : 0;
-  }
-  return same * 10 < frees * 9;
-}
 
 // How an iteration begins: with what, and how its line lies to the last one of the iteration
 // before.
@@ -113,25 +66,25 @@ class Search {
  public:
   Search(std::span<const TraceEvent> trace, const Sites& sites, const Lifetimes& lifetimes,
          LoopBy by, const LoopWish& wish)
-      : trace_(trace), sites_(sites), lifetimes_(lifetimes), by_(by), wish_(wish) {
-    if (by == LoopBy::stacks) {
-      tokens_by_stack();
-    } else {
-      tokens_by_size();
-    }
+      : trace_(trace),
+        sites_(sites),
+        lifetimes_(lifetimes),
+        by_(by),
+        wish_(wish),
+        all_(by == LoopBy::stacks ? tokens_by_stack(trace, sites, lifetimes)
+                                  : tokens_by_size(trace, lifetimes)),
+        tokens_(all_.tokens),
+        symbols_(all_.symbols) {
     others_before_.resize(tokens_.size() + 1);
     for (std::size_t at = 0; at < tokens_.size(); ++at) {
       others_before_[at + 1] = others_before_[at] + (tokens_[at].symbol == 0 ? 1 : 0);
     }
-    scratch_.resize(contents_ + 1);
+    scratch_.resize(all_.contents + 1);
   }
 
   LoopsFound found();
 
  private:
-  void tokens_by_stack();
-  void tokens_by_size();
-  PathId main_root() const;
   bool wished(const Token& token) const {
     return wish_.stacks.empty() || wish_.stacks[trace_[token.event].stack];
   }
@@ -162,134 +115,19 @@ class Search {
   const Lifetimes& lifetimes_;
   LoopBy by_;
   const LoopWish& wish_;
-  std::vector<Token> tokens_;
-  std::vector<Symbol> symbols_{Symbol{}};       // by symbol
-  std::vector<std::uint32_t> sized_symbol_{0};  // by sized: its symbol
-  std::vector<std::uint32_t> others_before_;    // tokens without symbol before each token
-  std::uint32_t contents_ = 0;
-  std::uint32_t places_ = 0;
+  const Tokens all_;
+  const std::vector<Token>& tokens_;
+  const std::vector<Symbol>& symbols_;
+  std::vector<std::uint32_t> others_before_;  // tokens without symbol before each token
   // By content, how often in one stretch and in the next; all 0 between uses.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> scratch_;
   std::vector<std::int64_t> levels_;  // bytes before each event, of what is freed in the trace
 };
 
-PathId Search::main_root() const {
-  // By function: the same function stands on several lines.
-  std::map<std::pair<StringId, StringId>, std::pair<std::int64_t, PathId>> roots;
-  std::vector<std::int64_t> stacks(sites_.stacks());
-  for (const auto& event : trace_) {
-    if (event.kind == EventKind::alloc) ++stacks[event.stack];
-  }
-  for (StackId id = 0; id < stacks.size(); ++id) {
-    const auto path = sites_.stack(id).path;
-    if (stacks[id] == 0 || path == 0) continue;
-    const auto root = sites_.root(path);
-    auto& [events, first] = roots[sites_.function_of(sites_.last_frame(root))];
-    events += stacks[id];
-    if (first == 0) first = root;
-  }
-  PathId best = 0;
-  std::int64_t most = 0;
-  for (const auto& [function, root] : roots) {
-    if (root.first > most) {
-      most = root.first;
-      best = root.second;
-    }
-  }
-  return best;
-}
-
-void Search::tokens_by_stack() {
-  const auto root = main_root();
-  if (root == 0) return;
-  const auto main = sites_.function_of(sites_.last_frame(root));
-  const bool frees = frees_have_own_stacks(trace_, lifetimes_);
-  PairIds functions;
-  PairIds places;
-  PairIds sized;
-  std::vector<std::uint32_t> place_symbols;  // place * 2 + alloc
-  // Lines with a comprehension, which is one visit with all that the line does besides.
-  std::set<PathId> gathering;
-  for (StackId id = 0; id < sites_.stacks(); ++id) {
-    const auto& stack = sites_.stack(id);
-    if (stack.callee != no_frame && sites_.frame(stack.callee).comprehension) {
-      gathering.insert(stack.path);
-    }
-  }
-  std::vector<std::uint32_t> symbol_of(sites_.stacks() * 2, HashIndex::none);
-  for (EventIndex at = 0; at < trace_.size(); ++at) {
-    const auto& event = trace_[at];
-    // A request that failed begins a step as one that succeeds does.
-    const bool alloc = event.kind == EventKind::alloc || event.kind == EventKind::oom;
-    if (!alloc && (!frees || event.kind != lifetimes_.free_kind)) continue;
-    const auto content = event.stack * 2 + (alloc ? 1 : 0);
-    auto& symbol = symbol_of[content];
-    if (symbol == HashIndex::none) {
-      const auto& stack = sites_.stack(event.stack);
-      if (stack.path == 0 ||
-          sites_.function_of(sites_.last_frame(sites_.root(stack.path))) != main) {
-        symbol = 0;
-      } else {
-        // Of the called function, whatever its line: what it does is one visit of the line above
-        // it.
-        std::uint32_t function = 0;
-        const bool gathers = gathering.contains(stack.path);
-        if (stack.callee != no_frame && !gathers) {
-          const auto [file, name] = sites_.function_of(stack.callee);
-          function = id_of(functions, file, name);
-        }
-        const auto place = id_of(places, stack.path, function);
-        place_symbols.resize(std::max<std::size_t>(place_symbols.size(), place * 2 + 2));
-        auto& known = place_symbols[place * 2 + (alloc ? 1 : 0)];
-        if (known == 0) {
-          known = static_cast<std::uint32_t>(symbols_.size());
-          symbols_.push_back({stack.path, place, alloc, stack.callee == no_frame && !gathers});
-        }
-        symbol = known;
-      }
-    }
-    Token token{at, content, symbol, 0};
-    if (symbol != 0 && alloc && symbols_[symbol].direct) {
-      token.sized = id_of(sized, symbol, static_cast<std::uint64_t>(event.size));
-      if (token.sized == sized_symbol_.size()) sized_symbol_.push_back(symbol);
-    }
-    tokens_.push_back(token);
-  }
-  contents_ = static_cast<std::uint32_t>(sites_.stacks() * 2);
-  places_ = static_cast<std::uint32_t>(places.size());
-}
-
-// A size alone says little: many allocations of a step share it. With the sizes before it, it says
-// where in the step it is.
-void Search::tokens_by_size() {
-  constexpr std::size_t context = 8;
-  PairIds sizes;
-  PairIds places;
-  std::array<std::uint64_t, context> last{};
-  std::size_t next = 0;
-  for (EventIndex at = 0; at < trace_.size(); ++at) {
-    const auto& event = trace_[at];
-    const bool alloc = event.kind == EventKind::alloc;
-    if (!alloc && event.kind != lifetimes_.free_kind) continue;
-    last[next] = static_cast<std::uint64_t>(event.size) * 2 + (alloc ? 1 : 0);
-    next = (next + 1) % context;
-    if (!alloc) continue;
-    std::uint64_t hash = 0;
-    for (std::size_t each = 0; each < context; ++each) {
-      hash = mixed(hash, last[(next + each) % context]);
-    }
-    const auto place = id_of(places, hash, 0);
-    if (place == symbols_.size()) symbols_.push_back({0, place, true, true});
-    tokens_.push_back({at, id_of(sizes, static_cast<std::uint64_t>(event.size), 0), place, 0});
-  }
-  contents_ = static_cast<std::uint32_t>(sizes.size());
-  places_ = static_cast<std::uint32_t>(places.size());
-}
-
 // Every key with at least three visits: symbols, then sized ones. The best first.
 std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
   const auto symbols = static_cast<std::uint32_t>(symbols_.size());
-  const auto keys = symbols + static_cast<std::uint32_t>(sized_symbol_.size());
+  const auto keys = symbols + static_cast<std::uint32_t>(all_.sized_symbol.size());
   const auto visit = [&](auto use) {
     std::uint32_t last_place = 0;
     for (std::uint32_t at = 0; at < sequence.size(); ++at) {
@@ -306,15 +144,16 @@ std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
   visit([&](std::uint32_t key, std::uint32_t) { ++visits[key]; });
   // The most frequent size of each line: a size that comes far more rarely is an exception in it.
   std::vector<std::uint32_t> most_of_symbol(symbols);
-  for (std::uint32_t sized = 1; sized < sized_symbol_.size(); ++sized) {
-    auto& most = most_of_symbol[sized_symbol_[sized]];
+  for (std::uint32_t sized = 1; sized < all_.sized_symbol.size(); ++sized) {
+    auto& most = most_of_symbol[all_.sized_symbol[sized]];
     most = std::max(most, visits[symbols + sized]);
   }
   std::vector<std::uint32_t> row(keys, HashIndex::none);
   std::vector<Candidate> found;
   for (std::uint32_t key = 0; key < keys; ++key) {
     if (visits[key] < 3) continue;
-    if (key >= symbols && visits[key] * 4 < most_of_symbol[sized_symbol_[key - symbols]]) continue;
+    if (key >= symbols && visits[key] * 4 < most_of_symbol[all_.sized_symbol[key - symbols]])
+      continue;
     if (wish_.count != 0 && std::abs(static_cast<std::int64_t>(visits[key]) - wish_.count) > 1) {
       continue;
     }
@@ -532,7 +371,7 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
   }
   const auto symbols = symbols_.size();
   const auto path_of = [&](const Candidate& each) {
-    return symbols_[each.key < symbols ? each.key : sized_symbol_[each.key - symbols]].path;
+    return symbols_[each.key < symbols ? each.key : all_.sized_symbol[each.key - symbols]].path;
   };
   // Of each line the rarest, then of all lines the most frequent.
   std::map<PathId, const Candidate*> rarest;
@@ -590,7 +429,7 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
   const auto is_long = [&](std::uint32_t gap) { return gap * 2 > median * 3; };
   // What comes with every fourth iteration or more often is a part of it: an image sampled, say.
   const bool often_long = std::ranges::count_if(gaps, is_long) * 4 > std::ssize(gaps);
-  std::vector<bool> usual(places_ + 1);
+  std::vector<bool> usual(all_.places + 1);
   for (std::size_t visit = 0; visit < gaps.size(); ++visit) {
     if (gaps[visit] * 4 > median * 5 && !often_long) continue;
     for (auto q = at[visit]; q < at[visit + 1]; ++q) {

@@ -363,13 +363,14 @@ History history_of(const Snapshot& snapshot, std::size_t device, const DiagnoseO
   constexpr auto nothing = std::numeric_limits<std::uint32_t>::max();
   std::vector<std::uint32_t> starts(trace.size(), nothing);  // allocation that begins at an event
   std::vector<std::uint32_t> ends(trace.size(), nothing);
+  std::vector<std::uint32_t> ends_last;  // gone when the trace has ended
   std::uint32_t next = 0;
   const auto allocate = [&](std::int64_t bytes, StackId stack) {
     history.events.push_back({true, next++, stack_of(stack), bytes});
   };
   for (const auto& block : life.unborn) allocate(block.requested, block.stack);
   // A free whose allocation is not in the trace: what it frees was live before.
-  std::vector<bool> matched(trace.size(), false);
+  std::vector<bool> matched(trace.size() + 1, false);
   for (const auto& allocation : life.allocations) {
     if (allocation.freed != no_event) matched[allocation.freed] = true;
   }
@@ -379,22 +380,34 @@ History history_of(const Snapshot& snapshot, std::size_t device, const DiagnoseO
     allocate(trace[i].size, 0);
   }
   const auto before = history.events.size();
+  const auto first = next;
+  const auto end = [&](std::uint32_t number, std::int64_t unknown) {
+    const auto bytes = number < first ? unknown : trace[life.allocations[number - first].born].size;
+    history.events.push_back({false, number, 0, bytes});
+  };
   for (const auto& allocation : life.allocations) {
     starts[allocation.born] = next;
-    if (allocation.freed != no_event) ends[allocation.freed] = next;
+    if (allocation.freed < trace.size()) {
+      ends[allocation.freed] = next;
+    } else if (allocation.freed != no_event) {
+      ends_last.push_back(next);
+    }
     ++next;
   }
   std::size_t boundary = 0;
   for (std::size_t i = 0; i <= trace.size(); ++i) {
+    if (i == trace.size()) {
+      for (const auto number : ends_last) end(number, 0);
+    }
     while (boundary < steps.begin.size() && steps.begin[boundary] <= i) {
       history.boundaries.push_back(history.events.size());
       ++boundary;
     }
     if (i == trace.size()) break;
+    if (ends[i] != nothing) end(ends[i], trace[i].size);
     if (starts[i] != nothing) {
       history.events.push_back({true, starts[i], stack_of(trace[i].stack), trace[i].size});
     }
-    if (ends[i] != nothing) history.events.push_back({false, ends[i], 0, trace[i].size});
   }
   if (history.boundaries.empty()) history.boundaries = {before};
   if (steps.begin.empty() || steps.begin.back() < trace.size()) {
@@ -416,23 +429,10 @@ FileLevels file_levels(const Snapshot& snapshot, std::size_t device,
   if (!file.has_steps) file.entries = {0};
   if (!file.has_steps || file.entries.back() < trace.size()) file.entries.push_back(trace.size());
   const auto requested = levels(trace, life);
-  // Without blocks the level is relative: what was freed and not allocated was there before.
-  std::int64_t unknown_bytes = 0;
-  auto allocations = static_cast<std::int64_t>(life.unborn.size()) + life.unknown_frees;
-  for (std::size_t entry = 0, i = 0; i < file.entries.size(); ++i) {
-    for (; entry < file.entries[i]; ++entry) {
-      if (trace[entry].kind == EventKind::alloc) ++allocations;
-      if (trace[entry].kind == life.free_kind) --allocations;
-    }
-    file.levels.push_back({requested[entry], allocations});
+  const auto allocations = live_counts(trace, life);
+  for (const auto entry : file.entries) {
+    file.levels.push_back({requested[entry], allocations[entry]});
   }
-  if (life.blocks) return file;
-  std::set<std::uint64_t> live;
-  for (const auto& event : trace) {
-    if (event.kind == EventKind::alloc) live.insert(event.address);
-    if (event.kind == life.free_kind && live.erase(event.address) == 0) unknown_bytes += event.size;
-  }
-  for (auto& level : file.levels) level.requested += unknown_bytes;
   return file;
 }
 

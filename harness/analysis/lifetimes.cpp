@@ -91,17 +91,52 @@ Lifetimes lifetimes(const Snapshot& snapshot, std::size_t device) {
   return found;
 }
 
-std::vector<std::int64_t> levels(std::span<const TraceEvent> trace, const Lifetimes& lifetimes) {
-  std::vector<std::int64_t> level(trace.size() + 1);
-  level[trace.size()] = lifetimes.live_at_dump;
-  for (auto at = trace.size(); at-- > 0;) {
-    const auto& event = trace[at];
-    auto gained = std::int64_t{0};
-    if (event.kind == EventKind::alloc) gained = event.size;
-    if (event.kind == lifetimes.free_kind) gained = -event.size;
-    level[at] = level[at + 1] - gained;
+namespace {
+
+// What is live before each event and at the dump, counted back from what is live at the dump;
+// `worth` of an allocation's bytes is what it counts for.
+std::vector<std::int64_t> counted_back(std::span<const TraceEvent> trace,
+                                       const Lifetimes& lifetimes, std::int64_t at_dump,
+                                       const auto& worth) {
+  std::vector<std::int64_t> level(trace.size() + 1);  // first what is gained by the event before
+  auto live = at_dump;                                // at the end of the trace
+  std::vector<bool> matched(trace.size() + 1);
+  for (const auto& allocation : lifetimes.allocations) {
+    const auto gained = worth(trace[allocation.born].size);
+    level[allocation.born + 1] += gained;
+    if (allocation.freed == no_event) continue;
+    matched[allocation.freed] = true;
+    if (allocation.freed < trace.size()) {
+      level[allocation.freed + 1] -= gained;
+    } else {
+      live += gained;
+    }
   }
+  for (std::size_t at = 0; at < trace.size(); ++at) {
+    if (trace[at].kind == lifetimes.free_kind && !matched[at])
+      level[at + 1] -= worth(trace[at].size);
+  }
+  for (auto at = trace.size() + 1; at-- > 0;) {
+    const auto gained = level[at];
+    level[at] = live;
+    live -= gained;
+  }
+  level[trace.size()] = at_dump;
   return level;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> levels(std::span<const TraceEvent> trace, const Lifetimes& lifetimes) {
+  return counted_back(trace, lifetimes, lifetimes.live_at_dump,
+                      [](std::int64_t bytes) { return bytes; });
+}
+
+std::vector<std::int64_t> live_counts(std::span<const TraceEvent> trace,
+                                      const Lifetimes& lifetimes) {
+  const auto live = std::ranges::count(lifetimes.allocations, no_event, &Allocation::freed);
+  return counted_back(trace, lifetimes, live + std::ssize(lifetimes.unborn),
+                      [](std::int64_t) { return std::int64_t{1}; });
 }
 
 }  // namespace leaklab

@@ -14,7 +14,9 @@ inline constexpr EventIndex no_event = 0xffffffff;
 
 struct Allocation {
   EventIndex born = 0;
-  EventIndex freed = no_event;  // the program's request where the trace has it, else the end of it
+  // The program's request where the trace has it, else the end of it; the number of events where it
+  // is gone at the dump and the trace does not say when.
+  EventIndex freed = no_event;
 };
 
 // A block that is live at the dump and whose allocation is not in the trace.
@@ -51,8 +53,11 @@ inline std::int64_t bytes_of(const Block& block) {
 // Of one device; linear in events and blocks.
 Lifetimes lifetimes(const Snapshot& snapshot, std::size_t device);
 
-// Requested bytes live before each event, and after the last: events + 1 values. Exact where the
-// blocks say what was live at the dump, else relative to the first event.
+// Requested bytes live before each event, and at the dump: events + 1 values. Without
+// blocks, of what the trace tells of.
 std::vector<std::int64_t> levels(std::span<const TraceEvent> trace, const Lifetimes& lifetimes);
+// The same of the number of allocations.
+std::vector<std::int64_t> live_counts(std::span<const TraceEvent> trace,
+                                      const Lifetimes& lifetimes);
 
 }  // namespace leaklab

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "leaklab/error.h"
+#include "possible.h"
 
 namespace leaklab {
 namespace {
@@ -22,7 +23,7 @@ namespace {
   throw Refusal(fmt::format("neither a pickle of protocol 2 to 5 nor JSON; {}", wanted));
 }
 
-Snapshot read(Source& source, const std::string& origin) {
+Snapshot read_any(Source& source, const std::string& origin) {
   std::uint64_t at = 0;
   try {
     // A file that an editor has saved may begin with a mark of its encoding.
@@ -41,6 +42,12 @@ Snapshot read(Source& source, const std::string& origin) {
   } catch (const Refusal& refusal) {
     throw UsageError(fmt::format("{}: {} (byte {})", origin, refusal.what(), at));
   }
+}
+
+Snapshot read(Source& source, const std::string& origin) {
+  auto snapshot = read_any(source, origin);
+  refuse_impossible(snapshot, origin);
+  return snapshot;
 }
 
 }  // namespace

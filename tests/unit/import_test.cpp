@@ -241,6 +241,55 @@ TEST(Import, the_events_of_a_file_have_its_levels) {
   EXPECT_GT(files, 10);
 }
 
+// The levels of a snapshot's events and those that the snapshot itself tells.
+void expect_its_levels(const Snapshot& snapshot) {
+  EXPECT_EQ(levels(history_of(snapshot, 0, {})), file_levels(snapshot, 0, {}).levels);
+}
+
+TEST(Import, what_was_freed_after_the_recording_is_freed_at_its_end) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) training.step();
+  const auto late = program.alloc(Program::line(16), 640);
+  auto snapshot = program.dump();
+  std::erase_if(snapshot.blocks, [&](const Block& block) { return block.address == late; });
+  snapshot.segments.front().blocks -= 1;
+  const auto history = history_of(snapshot, 0, {});
+  EXPECT_FALSE(history.events.back().alloc);
+  EXPECT_EQ(history.events.back().bytes, 640);
+  expect_its_levels(snapshot);
+}
+
+TEST(Import, an_address_taken_again_without_a_free_was_freed_before) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) training.step();
+  auto snapshot = program.dump();
+  auto& trace = snapshot.traces[0];
+  // The free of one block is missing, as where recording was off for a while.
+  const auto born = std::ranges::find(trace, EventKind::alloc, &TraceEvent::kind);
+  auto again = *born;
+  again.size = 4096;
+  again.time_us = trace.back().time_us + 1;
+  trace.push_back(again);
+  for (auto& block : snapshot.blocks) {
+    if (block.address == again.address) block.requested = 4096;
+  }
+  expect_its_levels(snapshot);
+}
+
+TEST(Import, without_blocks_what_was_freed_only_was_there_before) {
+  Program program;
+  const auto old = program.forgotten(4096);
+  Training training(program);
+  for (int step = 0; step < 12; ++step) training.step();
+  program.free(old, Program::line(16));
+  auto snapshot = program.dump();
+  snapshot.blocks.clear();
+  snapshot.segments.clear();
+  expect_its_levels(snapshot);
+}
+
 TEST(Import, a_series_that_grows_by_the_same_bytes_becomes_one_leak_a_period) {
   std::vector<std::int64_t> series = {5000, 9000};
   for (int step = 0; step < 20; ++step) series.push_back(series.back() + 640);

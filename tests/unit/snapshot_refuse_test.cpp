@@ -230,5 +230,22 @@ TEST(RefuseSnapshot, AFileThatIsNotThereIsNamed) {
       UsageError);
 }
 
+TEST(RefuseSnapshot, SizesThatNoAllocatorGivesOutAreNamedWithTheirEntry) {
+  const auto trace = [](const std::string& first, const std::string& second) {
+    return R"({"segments": [], "device_traces": [[{"action": "alloc", "addr": 1, "size": )" +
+           first + R"(}, {"action": "alloc", "addr": 2, "size": )" + second + "}]]}";
+  };
+  EXPECT_THAT(answer(trace("512", "-5")),
+              AllOf(HasSubstr("that.pickle: device_traces[0][1] has a size of -5 bytes"),
+                    HasSubstr("record the snapshot again")));
+  // Each of them would do, and both together are too many to count with.
+  EXPECT_THAT(answer(trace("4000000000000000000", "4000000000000000000")),
+              HasSubstr("device_traces[0][1]"));
+  EXPECT_EQ(answer(trace("4000000000000000000", "512")), "read");
+  const auto block = R"({"segments": [{"device": 0, "address": 0, "total_size": 1024, "blocks":
+      [{"size": 512, "state": "inactive"}, {"size": -512, "state": "inactive"}]}]})";
+  EXPECT_THAT(answer(block), HasSubstr("segments[0]['blocks'][1] has a size of -512 bytes"));
+}
+
 }  // namespace
 }  // namespace leaklab

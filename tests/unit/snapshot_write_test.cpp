@@ -53,6 +53,8 @@ class Random {
   bool coin() { return pick(2) == 0; }
   std::uint64_t wide() { return engine_() >> pick(64); }
   std::int64_t signed_wide() { return static_cast<std::int64_t>(engine_()) >> pick(64); }
+  // Of an allocation, in bytes.
+  std::int64_t size() { return static_cast<std::int64_t>(engine_() >> (16 + pick(48))); }
   StringId string() { return static_cast<StringId>(pick(snapshot_.strings.size())); }
   StackId stack() { return stacks_[pick(stacks_.size())]; }
   std::string text(std::size_t k) {
@@ -112,8 +114,8 @@ class Random {
       Segment segment;
       segment.device = static_cast<std::int32_t>(pick(3));
       segment.address = wide();
-      segment.total_size = signed_wide();
-      segment.requested_size = signed_wide();
+      segment.total_size = size();
+      segment.requested_size = size();
       segment.stream = static_cast<std::uint32_t>(pick(snapshot_.streams.size()));
       segment.pool = static_cast<std::uint32_t>(pick(snapshot_.pools.size()));
       segment.type = string();
@@ -123,8 +125,8 @@ class Random {
       segment.blocks = static_cast<std::uint32_t>(pick(6));
       for (std::uint32_t b = 0; b < segment.blocks; ++b) {
         snapshot_.blocks.push_back({.address = wide(),
-                                    .size = signed_wide(),
-                                    .requested = signed_wide(),
+                                    .size = size(),
+                                    .requested = size(),
                                     .stack = stack(),
                                     .state = static_cast<BlockState>(pick(3))});
         if (pick(3) == 0) {
@@ -134,7 +136,7 @@ class Random {
                 {.block = static_cast<std::uint32_t>(snapshot_.blocks.size() - 1),
                  .stack = stack(),
                  .address = wide(),
-                 .real_size = signed_wide()});
+                 .real_size = size()});
           }
         }
       }
@@ -152,7 +154,7 @@ class Random {
       event.kind = static_cast<EventKind>(pick(9));
       event.keys = static_cast<std::uint8_t>(engine_() | TraceEvent::has_size);
       const auto has = [&](TraceEvent::Key key) { return (event.keys & key) != 0; };
-      event.size = signed_wide();
+      event.size = size();
       if (has(TraceEvent::has_address)) event.address = wide();
       if (has(TraceEvent::has_time_us)) event.time_us = signed_wide();
       if (has(TraceEvent::has_frames)) event.stack = stack();

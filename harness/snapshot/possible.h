@@ -1,0 +1,14 @@
+// What a snapshot may say for an analysis to count with it.
+#pragma once
+
+#include <string>
+
+#include "leaklab/snapshot.h"
+
+namespace leaklab {
+
+// Throws UsageError, a sentence with the entry, for a size that is negative or for sizes that add
+// up to more than 2^62 bytes. `origin` stands for the file.
+void refuse_impossible(const Snapshot& snapshot, const std::string& origin);
+
+}  // namespace leaklab

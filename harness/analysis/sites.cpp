@@ -223,6 +223,9 @@ Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
       traits.loads_model = (says & loads_model) != 0 && traits.inside_step;
       traits.recurrent = (says & recurrent) != 0;
       traits.layer = (says & layer) != 0;
+      // The base class wraps steps that a program writes itself.
+      traits.takes_closure = traits.optimizer && function == "step" &&
+                             !file.ends_with("/optimizer.py") && !file.ends_with("\\optimizer.py");
       traits.comprehension = (says & comprehension) != 0;
     } else {
       traits.library = is_native_library(function);
@@ -274,6 +277,19 @@ bool Sites::only_operations(std::span<const FrameId> frames) const {
   });
 }
 
+// Whether an optimizer's step, the last of these frames or one that it calls, calls back what the
+// program gave it: a forward and a backward pass, which belong to the loop outside.
+bool Sites::calls_closure(std::span<const FrameId> frames) const {
+  bool closure = false;  // what calls the frame above is the program's
+  for (auto left = frames.size(); left-- > 0;) {
+    const auto& frame = frames_[frames[left]];
+    if (frame.python != python_) continue;
+    if (!frame.framework) return closure;
+    if (frame.optimizer) closure = frame.takes_closure;
+  }
+  return false;
+}
+
 StackTraits Sites::traits_of(std::span<const FrameId> stack) {
   StackTraits traits;
   FrameId packaged = no_frame;  // innermost of an installed package that is no framework
@@ -297,6 +313,10 @@ StackTraits Sites::traits_of(std::span<const FrameId> stack) {
     if (frame.python != python_) continue;
     if (!python_ && !frame.library) begun = true;
     if (!begun) continue;
+    if (frame.optimizer && calls_closure(stack.first(left + 1))) {
+      traits.path = child(traits.path, id);
+      continue;
+    }
     if (frame.inside_step || (frame.comprehension && only_operations(stack.first(left)))) {
       traits.callee = id;
       break;

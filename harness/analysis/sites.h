@@ -21,7 +21,8 @@ struct FrameTraits {
   bool layer = false;          // a module's call
   bool comprehension = false;  // a loop in one expression
   bool optimizer = false;
-  bool loads_model = false;  // moves or loads the parameters of a module
+  bool takes_closure = false;  // an optimizer's step
+  bool loads_model = false;    // moves or loads the parameters of a module
   bool recurrent = false;
   bool engine = false;  // the threads that run backward passes
 };
@@ -78,6 +79,7 @@ class Sites {
 
   PathId child(PathId parent, FrameId frame);
   bool only_operations(std::span<const FrameId> frames) const;
+  bool calls_closure(std::span<const FrameId> frames) const;
   StackTraits traits_of(std::span<const FrameId> stack);
 
   const Snapshot& snapshot_;

@@ -533,6 +533,45 @@ TEST(Steps, an_evaluation_that_adds_up_in_a_comprehension_has_no_more_steps_for_
   EXPECT_EQ(found.steps.count, 39);
 }
 
+TEST(Steps, what_an_optimizer_calls_back_belongs_to_the_loop_around_it) {
+  const std::string optim = "/usr/lib/python3.11/site-packages/torch/optim/";
+  const auto closure = [&](std::uint64_t line) {
+    auto stack = Program::line(14);
+    const made::MadeStack inner = {{"/home/me/train.py", "closure", line},
+                                   {optim + "lbfgs.py", "step", 330},
+                                   {optim + "optimizer.py", "wrapper", 493}};
+    stack.insert(stack.begin(), inner.begin(), inner.end());
+    return stack;
+  };
+  Program program;
+  for (int step = 0; step < 20; ++step) {
+    const auto out = program.alloc(Program::module(closure(30)), 4096);
+    program.alloc(closure(31), 4);
+    program.free(program.alloc({}, 65536), closure(32));
+    program.free(out, closure(32));
+  }
+  const auto found = after(program);
+  expect_leak(found, 31, 4, 0);
+  EXPECT_EQ(found.steps.count, 20);
+}
+
+TEST(Steps, a_loop_over_parameters_in_an_optimizer_of_the_program_is_a_part_of_a_step) {
+  const std::string optim = "/usr/lib/python3.11/site-packages/torch/optim/";
+  auto update = Program::line(14);
+  const made::MadeStack inner = {{"/home/me/sam.py", "step", 20},
+                                 {optim + "optimizer.py", "wrapper", 493}};
+  update.insert(update.begin(), inner.begin(), inner.end());
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    for (int parameter = 0; parameter < 6; ++parameter) {
+      program.free(program.alloc(update, 4096), update);
+    }
+  }
+  EXPECT_EQ(after(program).steps.count, 12);
+}
+
 TEST(Diagnosis, sizes_of_a_leaking_line_that_come_twice_count_and_so_does_the_last_step) {
   Program program;
   Training training(program);

@@ -467,7 +467,10 @@ Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& option
   const auto period = diagnosis.period > 0 ? diagnosis.period : diagnosis.steps.seen;
   const auto growth = std::llround(rate * static_cast<double>(period));
   const auto leaks = imported.pattern.growth().per_period("requested");
-  if (leaks * period != growth * imported.pattern.period) {
+  const auto per_step = [](std::int64_t bytes, std::int64_t steps) {
+    return static_cast<double>(bytes) / static_cast<double>(steps);
+  };
+  if (per_step(leaks, imported.pattern.period) != per_step(growth, period)) {
     imported.pattern = mere_growth(period, growth);
     imported.merely_grows = true;
   }

@@ -11,14 +11,14 @@
 namespace leaklab {
 namespace {
 
-// Adds up sizes. That none is negative and that all fit into the half of 63 bits lets every
-// analysis add and subtract them as it likes.
+// Adds up sizes. That none is negative and that all together are far from 2^63 lets an analysis add
+// them up as it likes, and repeat a few times what a trace does.
 class Sum {
  public:
   explicit Sum(const std::string& origin) : origin_(origin) {}
 
   void add(std::int64_t bytes, const auto& where) {
-    constexpr auto most = std::int64_t{1} << 62;
+    constexpr auto most = std::int64_t{1} << 56;
     if (bytes < 0 || bytes > most - sum_) {
       throw UsageError(fmt::format(
           "{}: {} has a size of {} bytes, which no allocator gives out; record the snapshot again",

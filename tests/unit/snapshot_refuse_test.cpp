@@ -239,9 +239,9 @@ TEST(RefuseSnapshot, SizesThatNoAllocatorGivesOutAreNamedWithTheirEntry) {
               AllOf(HasSubstr("that.pickle: device_traces[0][1] has a size of -5 bytes"),
                     HasSubstr("record the snapshot again")));
   // Each of them would do, and both together are too many to count with.
-  EXPECT_THAT(answer(trace("4000000000000000000", "4000000000000000000")),
+  EXPECT_THAT(answer(trace("70000000000000000", "70000000000000000")),
               HasSubstr("device_traces[0][1]"));
-  EXPECT_EQ(answer(trace("4000000000000000000", "512")), "read");
+  EXPECT_EQ(answer(trace("70000000000000000", "512")), "read");
   const auto block = R"({"segments": [{"device": 0, "address": 0, "total_size": 1024, "blocks":
       [{"size": 512, "state": "inactive"}, {"size": -512, "state": "inactive"}]}]})";
   EXPECT_THAT(answer(block), HasSubstr("segments[0]['blocks'][1] has a size of -512 bytes"));

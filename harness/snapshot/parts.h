@@ -33,8 +33,8 @@ struct Parts {
   std::vector<TraceEvent> events;   // of the traces that are not complete
   std::vector<Extra> event_extras;
   std::vector<Trace> closed_traces;
-  std::vector<std::vector<std::uint32_t>>
-      trace_lists;  // into closed_traces; HashIndex::none: empty
+  // Indices into closed_traces; HashIndex::none: a trace without an event.
+  std::vector<std::vector<std::uint32_t>> trace_lists;
 };
 
 inline std::uint32_t row_number(std::size_t rows) {

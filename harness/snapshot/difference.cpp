@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
+#include "columns.h"
 #include "leaklab/snapshot.h"
 
 namespace leaklab {
@@ -55,21 +57,16 @@ class Comparison {
   std::string run() {
     check("keys", left_.keys == right_.keys && left_.bare_segments == right_.bare_segments);
     check("allocator_settings", same(left_.allocator_settings, right_.allocator_settings));
-    rows("segments", left_.segments, right_.segments, left_.segment_extras, right_.segment_extras,
-         [&](const Segment& a, const Segment& b) { return segment(a, b); });
-    rows("blocks", left_.blocks, right_.blocks, left_.block_extras, right_.block_extras,
-         [&](const Block& a, const Block& b) { return block(a, b); });
-    rows("history", left_.history, right_.history, {}, {},
-         [&](const HistoryEntry& a, const HistoryEntry& b) { return entry(a, b); });
+    rows("segments", left_.segments, right_.segments, left_.segment_extras, right_.segment_extras);
+    rows("blocks", left_.blocks, right_.blocks, left_.block_extras, right_.block_extras);
+    rows("history", left_.history, right_.history, {}, {});
     check("traces", left_.traces.size() == right_.traces.size());
     for (std::size_t device = 0; found_.empty() && device < left_.traces.size(); ++device) {
       rows(fmt::format("traces[{}]", device), left_.traces[device], right_.traces[device],
-           extras_of_trace(left_, device), extras_of_trace(right_, device),
-           [&](const TraceEvent& a, const TraceEvent& b) { return event(a, b); });
+           extras_of_trace(left_, device), extras_of_trace(right_, device));
     }
     rows("annotations", left_.annotations, right_.annotations, left_.annotation_extras,
-         right_.annotation_extras,
-         [&](const Annotation& a, const Annotation& b) { return annotation(a, b); });
+         right_.annotation_extras);
     extras("extras", left_.extras, right_.extras);
     return found_;
   }
@@ -79,20 +76,18 @@ class Comparison {
     if (found_.empty() && !equal) found_ = what;
   }
 
-  // `compare` gives the name of the member that differs, or nothing.
-  template <typename Row, typename Compare>
+  template <typename Row>
   void rows(const std::string& what, const std::vector<Row>& left, const std::vector<Row>& right,
-            std::span<const Extra> left_extras, std::span<const Extra> right_extras,
-            Compare compare) {
+            std::span<const Extra> left_extras, std::span<const Extra> right_extras) {
     if (!found_.empty()) return;
     if (left.size() != right.size()) {
       found_ = what;
       return;
     }
-    for (std::size_t row = 0; row < left.size(); ++row) {
-      const std::string_view member = compare(left[row], right[row]);
+    for (std::size_t k = 0; k < left.size(); ++k) {
+      const std::string_view member = row(left[k], right[k]);
       if (!member.empty()) {
-        found_ = fmt::format("{}[{}].{}", what, row, member);
+        found_ = fmt::format("{}[{}].{}", what, k, member);
         return;
       }
     }
@@ -155,66 +150,39 @@ class Comparison {
                                 [&](FrameId a, FrameId b) { return frame(a, b); });
     });
   }
-  bool stream(std::uint32_t left, std::uint32_t right) const {
-    return left_.streams[left] == right_.streams[right];
-  }
-  bool pool(std::uint32_t left, std::uint32_t right) const {
-    return left_.pools[left] == right_.pools[right];
-  }
-
-  std::string_view event(const TraceEvent& a, const TraceEvent& b) {
+  // The name of the member that differs, or nothing.
+  template <typename Row>
+  std::string_view row(const Row& a, const Row& b) {
     if (a.keys != b.keys) return "keys";
-    if (a.kind != b.kind) return "kind";
-    if (a.address != b.address) return "address";
-    if (a.size != b.size) return "size";
-    if (a.time_us != b.time_us) return "time_us";
-    if (!stack(a.stack, b.stack)) return "stack";
-    if (!string(a.compile_context, b.compile_context)) return "compile_context";
-    if (!string(a.user_metadata, b.user_metadata)) return "user_metadata";
-    if (!stream(a.stream, b.stream)) return "stream";
-    if (!pool(a.pool, b.pool)) return "pool";
-    return "";
+    if constexpr (std::is_same_v<Row, HistoryEntry>) {
+      if (a.block != b.block) return "block";
+    }
+    std::string_view found;
+    Table<Row>::each([&]<typename Column>(Column column) {
+      if (!found.empty() || same_column<Column>(a, b)) return;
+      found = column.type == Type::frames ? "stack" : text_of(column.field);
+    });
+    return found;
   }
-  std::string_view block(const Block& a, const Block& b) {
-    if (a.keys != b.keys) return "keys";
-    if (a.state != b.state) return "state";
-    if (a.address != b.address) return "address";
-    if (a.size != b.size) return "size";
-    if (a.requested != b.requested) return "requested";
-    if (!stack(a.stack, b.stack)) return "stack";
-    return "";
-  }
-  std::string_view entry(const HistoryEntry& a, const HistoryEntry& b) {
-    if (a.keys != b.keys) return "keys";
-    if (a.block != b.block) return "block";
-    if (a.address != b.address) return "address";
-    if (a.real_size != b.real_size) return "real_size";
-    if (!stack(a.stack, b.stack)) return "stack";
-    return "";
-  }
-  std::string_view segment(const Segment& a, const Segment& b) {
-    if (a.keys != b.keys) return "keys";
-    if (a.device != b.device) return "device";
-    if (a.address != b.address) return "address";
-    if (a.total_size != b.total_size) return "total_size";
-    if (a.allocated_size != b.allocated_size) return "allocated_size";
-    if (a.active_size != b.active_size) return "active_size";
-    if (a.requested_size != b.requested_size) return "requested_size";
-    if (!stream(a.stream, b.stream)) return "stream";
-    if (!pool(a.pool, b.pool)) return "pool";
-    if (!string(a.type, b.type)) return "type";
-    if (a.expandable != b.expandable) return "expandable";
-    if (!stack(a.stack, b.stack)) return "stack";
-    if (a.blocks != b.blocks) return "blocks";
-    return "";
-  }
-  std::string_view annotation(const Annotation& a, const Annotation& b) {
-    if (a.keys != b.keys) return "keys";
-    if (!string(a.stage, b.stage)) return "stage";
-    if (!string(a.name, b.name)) return "name";
-    if (a.device != b.device) return "device";
-    if (a.time_us != b.time_us) return "time_us";
-    return "";
+  template <typename Column, typename Row>
+  bool same_column(const Row& a, const Row& b) {
+    if constexpr (std::is_null_pointer_v<decltype(Column::member)>) {
+      return true;
+    } else {
+      const auto& left = a.*Column::member;
+      const auto& right = b.*Column::member;
+      if constexpr (Column::type == Type::string) {
+        return string(left, right);
+      } else if constexpr (Column::type == Type::stream) {
+        return left_.streams[left] == right_.streams[right];
+      } else if constexpr (Column::type == Type::pool) {
+        return left_.pools[left] == right_.pools[right];
+      } else if constexpr (Column::type == Type::frames) {
+        return stack(left, right);
+      } else {
+        return left == right;
+      }
+    }
   }
 
   const Snapshot& left_;

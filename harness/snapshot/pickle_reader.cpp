@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -49,131 +50,96 @@ enum class Op : unsigned char {
   frame = 0x95,
 };
 
-// Why an opcode that a snapshot doesn't have is refused.
-std::string refusal(unsigned char op) {
-  const auto runs_code = [](const char* name) {
-    return fmt::format(
-        "the opcode {} could run code, so it is refused; a snapshot has none: don't "
-        "open this file with Python",
-        name);
-  };
-  const auto other = [](const char* name) {
-    return fmt::format(
-        "the opcode {}, which no snapshot has; give the file that "
-        "torch.cuda.memory._dump_snapshot wrote",
-        name);
-  };
-  switch (op) {
-    case 'c':
-      return runs_code("GLOBAL");
-    case 0x93:
-      return runs_code("STACK_GLOBAL");
-    case 'R':
-      return runs_code("REDUCE");
-    case 'b':
-      return runs_code("BUILD");
-    case 0x81:
-      return runs_code("NEWOBJ");
-    case 0x92:
-      return runs_code("NEWOBJ_EX");
-    case 'i':
-      return runs_code("INST");
-    case 'o':
-      return runs_code("OBJ");
-    case 0x82:
-      return runs_code("EXT1");
-    case 0x83:
-      return runs_code("EXT2");
-    case 0x84:
-      return runs_code("EXT4");
-    case 'P':
-      return runs_code("PERSID");
-    case 'Q':
-      return runs_code("BINPERSID");
-    case 0x97:
-      return other("NEXT_BUFFER");
-    case 0x98:
-      return other("READONLY_BUFFER");
-    case '2':
-      return other("DUP");
-    case 'F':
-      return other("FLOAT");
-    case 'I':
-      return other("INT");
-    case 'L':
-      return other("LONG");
-    case 'S':
-      return other("STRING");
-    case 'T':
-      return other("BINSTRING");
-    case 'U':
-      return other("SHORT_BINSTRING");
-    case 'V':
-      return other("UNICODE");
-    case 'B':
-      return other("BINBYTES");
-    case 'C':
-      return other("SHORT_BINBYTES");
-    case 0x8e:
-      return other("BINBYTES8");
-    case 0x96:
-      return other("BYTEARRAY8");
-    case 'g':
-      return other("GET");
-    case 'p':
-      return other("PUT");
-    case 0x8f:
-      return other("EMPTY_SET");
-    case 0x90:
-      return other("ADDITEMS");
-    case 0x91:
-      return other("FROZENSET");
-    default:
-      return fmt::format("0x{:02x} is no opcode; the file is corrupted", op);
+struct Refused {
+  unsigned char op;
+  const char* name;
+};
+constexpr std::array<Refused, 13> could_run_code = {{{'c', "GLOBAL"},
+                                                     {0x93, "STACK_GLOBAL"},
+                                                     {'R', "REDUCE"},
+                                                     {'b', "BUILD"},
+                                                     {0x81, "NEWOBJ"},
+                                                     {0x92, "NEWOBJ_EX"},
+                                                     {'i', "INST"},
+                                                     {'o', "OBJ"},
+                                                     {0x82, "EXT1"},
+                                                     {0x83, "EXT2"},
+                                                     {0x84, "EXT4"},
+                                                     {'P', "PERSID"},
+                                                     {'Q', "BINPERSID"}}};
+constexpr std::array<Refused, 19> in_no_snapshot = {{{0x97, "NEXT_BUFFER"},
+                                                     {0x98, "READONLY_BUFFER"},
+                                                     {'2', "DUP"},
+                                                     {'F', "FLOAT"},
+                                                     {'I', "INT"},
+                                                     {'L', "LONG"},
+                                                     {'S', "STRING"},
+                                                     {'T', "BINSTRING"},
+                                                     {'U', "SHORT_BINSTRING"},
+                                                     {'V', "UNICODE"},
+                                                     {'B', "BINBYTES"},
+                                                     {'C', "SHORT_BINBYTES"},
+                                                     {0x8e, "BINBYTES8"},
+                                                     {0x96, "BYTEARRAY8"},
+                                                     {'g', "GET"},
+                                                     {'p', "PUT"},
+                                                     {0x8f, "EMPTY_SET"},
+                                                     {0x90, "ADDITEMS"},
+                                                     {0x91, "FROZENSET"}}};
+
+[[noreturn]] void refuse(unsigned char op) {
+  for (const Refused& refused : could_run_code) {
+    if (refused.op != op) continue;
+    throw Refusal(
+        fmt::format("the opcode {} could run code, so it is refused; a snapshot has none: don't "
+                    "open this file with Python",
+                    refused.name));
   }
+  for (const Refused& refused : in_no_snapshot) {
+    if (refused.op != op) continue;
+    throw Refusal(
+        fmt::format("the opcode {}, which no snapshot has; give the file that "
+                    "torch.cuda.memory._dump_snapshot wrote",
+                    refused.name));
+  }
+  throw Refusal(fmt::format("0x{:02x} is no opcode; the file is corrupted", op));
 }
 
-template <typename T>
-T little_endian(const unsigned char* bytes) {
-  static_assert(std::endian::native == std::endian::little);
-  T value;
-  std::memcpy(&value, bytes, sizeof value);
-  return value;
-}
-
-// Two's complement of `size` bytes, as far as 64 bits hold it, with or without sign.
-void push_long(Builder& builder, Source& source, std::uint64_t size) {
-  if (size <= 8) {
-    const std::uint64_t bits = source.little_endian(size, "an integer");
-    const std::uint64_t unused = size == 0 ? 0 : 64 - 8 * size;
-    return builder.push_integer(static_cast<std::int64_t>(bits << unused) >> unused);
+// An integer of `size` bytes, as far as 64 bits hold it, with or without sign.
+[[gnu::always_inline]] inline void push_long(Builder& builder, Cursor& cursor, std::uint64_t size) {
+  if (size - 1 < 8) [[likely]]
+    return builder.push_integer(cursor.integer(size, "an integer"));
+  if (size == 0) return builder.push_integer(0);
+  const unsigned char* bytes = cursor.take(size, "an integer");
+  if (size != 9 || bytes[8] != 0) {
+    throw Refusal(fmt::format("an integer of {} bytes; the file is corrupted", size));
   }
-  const unsigned char* bytes = source.take(size, "an integer");
-  if (size == 9 && bytes[8] == 0) {
-    return builder.push_unsigned(little_endian<std::uint64_t>(bytes));
-  }
-  throw Refusal(fmt::format("an integer of {} bytes; the file is corrupted", size));
-}
-
-void push_string(Builder& builder, Source& source, std::uint64_t size) {
-  builder.push_string({reinterpret_cast<const char*>(source.take(size, "a string")),
-                       static_cast<std::size_t>(size)});
+  std::uint64_t value;
+  std::memcpy(&value, bytes, 8);
+  builder.push_unsigned(value);
 }
 
 }  // namespace
 
-Snapshot read_pickle(Source& source, std::uint64_t& at) {
-  const auto argument = [&](auto type) {
-    return little_endian<decltype(type)>(source.take(sizeof type, "the argument of an opcode"));
-  };
+Snapshot read_pickle(Source& source) {
+  Cursor cursor(source);
   Builder builder(source);
+  const auto argument = [&](auto type) __attribute__((always_inline)) {
+    return cursor.number<decltype(type)>("the argument of an opcode");
+  };
+  const auto push_text = [&](std::uint64_t size) __attribute__((always_inline)) {
+    const unsigned char* bytes = cursor.take(size, "a string");
+    builder.push_string({reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(size)});
+  };
   for (;;) {
-    at = source.offset();
-    const unsigned char op = *source.take(1, "the opcode STOP");
+    cursor.settle();
+    const unsigned char op = *cursor.take(1, "the opcode STOP");
+    // More than half of all operations are this one.
+    if (static_cast<Op>(op) == Op::bin_get) {
+      builder.get(argument(std::uint8_t{}));
+      continue;
+    }
     switch (static_cast<Op>(op)) {
-      case Op::bin_get:
-        builder.get(argument(std::uint8_t{}));
-        break;
       case Op::long_bin_get:
         builder.get(argument(std::uint32_t{}));
         break;
@@ -187,12 +153,12 @@ Snapshot read_pickle(Source& source, std::uint64_t& at) {
         builder.push_integer(argument(std::int32_t{}));
         break;
       case Op::long1:
-        push_long(builder, source, argument(std::uint8_t{}));
+        push_long(builder, cursor, argument(std::uint8_t{}));
         break;
       case Op::long4: {
         const auto size = argument(std::int32_t{});
         if (size < 0) throw Refusal("an integer of negative length; the file is corrupted");
-        push_long(builder, source, static_cast<std::uint64_t>(size));
+        push_long(builder, cursor, static_cast<std::uint64_t>(size));
         break;
       }
       case Op::memoize:
@@ -205,13 +171,13 @@ Snapshot read_pickle(Source& source, std::uint64_t& at) {
         builder.put(argument(std::uint32_t{}));
         break;
       case Op::short_bin_unicode:
-        push_string(builder, source, argument(std::uint8_t{}));
+        push_text(argument(std::uint8_t{}));
         break;
       case Op::bin_unicode:
-        push_string(builder, source, argument(std::uint32_t{}));
+        push_text(argument(std::uint32_t{}));
         break;
       case Op::bin_unicode8:
-        push_string(builder, source, argument(std::uint64_t{}));
+        push_text(argument(std::uint64_t{}));
         break;
       case Op::empty_dict:
         builder.push_empty_dict();
@@ -287,14 +253,14 @@ Snapshot read_pickle(Source& source, std::uint64_t& at) {
         break;
       case Op::stop: {
         Snapshot snapshot = builder.finish();
-        at = source.offset();
+        cursor.settle();
         if (source.peek() >= 0) {
           throw Refusal("goes on after the end of the snapshot; the file is corrupted");
         }
         return snapshot;
       }
       default:
-        throw Refusal(refusal(op));
+        refuse(op);
     }
   }
 }

@@ -24,23 +24,17 @@ namespace {
 }
 
 Snapshot read_any(Source& source, const std::string& origin) {
-  std::uint64_t at = 0;
   try {
-    // A file that an editor has saved may begin with a mark of its encoding.
     const int first = source.peek();
-    if (first == 0x80) return read_pickle(source, at);
+    if (first == 0x80) return read_pickle(source);
+    // A file that an editor has saved may begin with a mark of its encoding.
     if (first == '{' || first == '[' || first == ' ' || first == '\n' || first == '\t' ||
         first == '\r' || first == 0xef) {
-      try {
-        return read_json(source);
-      } catch (...) {
-        at = source.offset();
-        throw;
-      }
+      return read_json(source);
     }
     refuse_start(first);
   } catch (const Refusal& refusal) {
-    throw UsageError(fmt::format("{}: {} (byte {})", origin, refusal.what(), at));
+    throw UsageError(fmt::format("{}: {} (byte {})", origin, refusal.what(), source.offset()));
   }
 }
 

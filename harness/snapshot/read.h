@@ -6,8 +6,8 @@
 
 namespace leaklab {
 
-// Throw Refusal at source.offset(); of an operation of a pickle, `at` is where it begins.
-Snapshot read_pickle(Source& source, std::uint64_t& at);
+// Throw Refusal at source.offset(); of an operation of a pickle, that is where it begins.
+Snapshot read_pickle(Source& source);
 Snapshot read_json(Source& source);
 
 }  // namespace leaklab

@@ -46,9 +46,13 @@ bool Source::more(std::uint64_t size) {
   return filled >= size;
 }
 
-void Source::refill(std::uint64_t size, const char* what) {
-  if (more(size)) return;
-  const auto rest = static_cast<std::uint64_t>(end_ - next_);
+Source::Window Source::refill(const unsigned char* next, std::uint64_t size, const char* what) {
+  const std::ptrdiff_t taken = next - next_;
+  if (size <= UINT64_MAX - static_cast<std::uint64_t>(taken) &&
+      more(static_cast<std::uint64_t>(taken) + size)) {
+    return {next_ + taken, end_};
+  }
+  const std::ptrdiff_t rest = end_ - next_ - taken;
   throw Refusal(size == 1 ? fmt::format("cut off before {}; record the snapshot again", what)
                           : fmt::format("cut off: {} of the {} bytes of {}; record the snapshot "
                                         "again",

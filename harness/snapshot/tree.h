@@ -33,9 +33,7 @@ class Tree {
   void json(const nlohmann::json& value) { add(value); }
   void stack(StackId id) {
     begin_array();
-    for (const FrameId frame : snapshot_.stacks[id]) {
-      put(*this, snapshot_, snapshot_.frames[frame], extras_of(snapshot_.frame_extras, frame));
-    }
+    for (const FrameId frame : snapshot_.stacks[id]) put_frame(*this, snapshot_, frame);
     end_array();
   }
 

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <span>
+#include <type_traits>
 
-#include "fields.h"
+#include "columns.h"
 #include "leaklab/snapshot.h"
 
 namespace leaklab {
@@ -45,97 +46,59 @@ inline bool has_key(const Snapshot& snapshot, std::span<const Extra> extras, Fie
       extras, [&](const Extra& extra) { return snapshot.strings[extra.key] == text_of(field); });
 }
 
-template <typename Out>
-void put_integer(Out& out, Field field, std::int64_t value, bool there) {
-  if (!there) return;
-  out.key(field);
-  out.integer(value);
-}
+struct NoRows {
+  void operator()() const {}
+};
 
-template <typename Out>
-void put_address(Out& out, Field field, std::uint64_t value, bool there) {
-  if (!there) return;
-  out.key(field);
-  out.unsigned_integer(value);
-}
-
-template <typename Out>
-void put_string(Out& out, Field field, StringId value, bool there) {
-  if (!there) return;
-  out.key(field);
-  out.string(value);
-}
-
-template <typename Out>
-void put_frames(Out& out, StackId stack, bool there) {
-  if (!there) return;
-  out.key(Field::frames);
-  out.stack(stack);
-}
-
-template <typename Out>
-void put_pool(Out& out, Field field, const std::pair<std::int64_t, std::int64_t>& pool,
-              bool there) {
-  if (!there) return;
-  out.key(field);
-  out.pool(pool);
-}
-
-template <typename Out>
-void put(Out& out, const Snapshot& snapshot, const TraceEvent& event,
-         std::span<const Extra> extras) {
-  const auto has = [&](TraceEvent::Key key) { return (event.keys & key) != 0; };
+// `put_rows` puts the entries of the row's list of rows, where the table has such a column.
+template <typename Out, typename Row, typename PutRows = NoRows>
+void put_row(Out& out, const Snapshot& snapshot, const Row& row, std::span<const Extra> extras,
+             PutRows put_rows = {}) {
   out.begin_object();
-  if (event.kind != EventKind::other || !has_key(snapshot, extras, Field::action)) {
-    out.key(Field::action);
-    out.text(name(event.kind));
-  }
-  put_address(out, event.kind == EventKind::oom ? Field::device_free : Field::addr, event.address,
-              has(TraceEvent::has_address));
-  put_integer(out, Field::size, event.size, has(TraceEvent::has_size));
-  put_address(out, Field::stream, snapshot.streams[event.stream], has(TraceEvent::has_stream));
-  put_integer(out, Field::time_us, event.time_us, has(TraceEvent::has_time_us));
-  put_string(out, Field::compile_context, event.compile_context,
-             has(TraceEvent::has_compile_context));
-  put_string(out, Field::user_metadata, event.user_metadata, has(TraceEvent::has_user_metadata));
-  put_pool(out, Field::pool_id, snapshot.pools[event.pool], has(TraceEvent::has_pool_id));
-  put_frames(out, event.stack, has(TraceEvent::has_frames));
+  Table<Row>::each([&]<typename Column>(Column column) {
+    constexpr Type type = Column::type;
+    if (!column.is_in(row)) return;
+    if constexpr (type == Type::rows) {
+      out.key(column.field);
+      out.begin_array();
+      put_rows();
+      out.end_array();
+    } else {
+      const auto& member = row.*column.member;
+      if constexpr (type == Type::name) {
+        if (member == std::decay_t<decltype(member)>::other &&
+            has_key(snapshot, extras, column.field)) {
+          return;
+        }
+        out.key(column.field);
+        out.text(name(member));
+      } else {
+        out.key(column.key(row));
+        if constexpr (type == Type::integer) {
+          out.integer(member);
+        } else if constexpr (type == Type::address || type == Type::event_address) {
+          out.unsigned_integer(member);
+        } else if constexpr (type == Type::boolean) {
+          out.boolean(member);
+        } else if constexpr (type == Type::string) {
+          out.string(member);
+        } else if constexpr (type == Type::stream) {
+          out.unsigned_integer(snapshot.streams[member]);
+        } else if constexpr (type == Type::pool) {
+          out.pool(snapshot.pools[member]);
+        } else if constexpr (type == Type::frames) {
+          out.stack(member);
+        }
+      }
+    }
+  });
   put_extras(out, snapshot, extras);
   out.end_object();
 }
 
 template <typename Out>
-void put(Out& out, const Snapshot& /*snapshot*/, const HistoryEntry& entry) {
-  const auto has = [&](HistoryEntry::Key key) { return (entry.keys & key) != 0; };
-  out.begin_object();
-  put_address(out, Field::addr, entry.address, has(HistoryEntry::has_address));
-  put_integer(out, Field::real_size, entry.real_size, has(HistoryEntry::has_real_size));
-  put_frames(out, entry.stack, has(HistoryEntry::has_frames));
-  out.end_object();
-}
-
-template <typename Out>
-void put(Out& out, const Snapshot& snapshot, const Block& block,
-         std::span<const HistoryEntry> history, std::span<const Extra> extras) {
-  const auto has = [&](Block::Key key) { return (block.keys & key) != 0; };
-  out.begin_object();
-  put_address(out, Field::address, block.address, has(Block::has_address));
-  put_integer(out, Field::size, block.size, has(Block::has_size));
-  put_integer(out, Field::requested_size, block.requested, has(Block::has_requested_size));
-  if (has(Block::has_state) &&
-      (block.state != BlockState::other || !has_key(snapshot, extras, Field::state))) {
-    out.key(Field::state);
-    out.text(name(block.state));
-  }
-  if (has(Block::has_history)) {
-    out.key(Field::history);
-    out.begin_array();
-    for (const HistoryEntry& entry : history) put(out, snapshot, entry);
-    out.end_array();
-  }
-  put_frames(out, block.stack, has(Block::has_frames));
-  put_extras(out, snapshot, extras);
-  out.end_object();
+void put_frame(Out& out, const Snapshot& snapshot, FrameId id) {
+  put_row(out, snapshot, snapshot.frames[id], extras_of(snapshot.frame_extras, id));
 }
 
 inline std::span<const HistoryEntry> history_of(const Snapshot& snapshot, std::size_t block) {
@@ -147,58 +110,20 @@ inline std::span<const HistoryEntry> history_of(const Snapshot& snapshot, std::s
 }
 
 template <typename Out>
-void put(Out& out, const Snapshot& snapshot, const Segment& segment,
-         std::span<const Extra> extras) {
-  const auto has = [&](Segment::Key key) { return (segment.keys & key) != 0; };
-  out.begin_object();
-  put_integer(out, Field::device, segment.device, has(Segment::has_device));
-  put_address(out, Field::address, segment.address, has(Segment::has_address));
-  put_integer(out, Field::total_size, segment.total_size, has(Segment::has_total_size));
-  put_integer(out, Field::allocated_size, segment.allocated_size, has(Segment::has_allocated_size));
-  put_integer(out, Field::active_size, segment.active_size, has(Segment::has_active_size));
-  put_integer(out, Field::requested_size, segment.requested_size, has(Segment::has_requested_size));
-  put_address(out, Field::stream, snapshot.streams[segment.stream], has(Segment::has_stream));
-  put_string(out, Field::segment_type, segment.type, has(Segment::has_type));
-  put_pool(out, Field::segment_pool_id, snapshot.pools[segment.pool], has(Segment::has_pool_id));
-  if (has(Segment::has_expandable)) {
-    out.key(Field::is_expandable);
-    out.boolean(segment.expandable);
-  }
-  put_frames(out, segment.stack, has(Segment::has_frames));
-  if (has(Segment::has_blocks)) {
-    out.key(Field::blocks);
-    out.begin_array();
-    for (std::size_t row = segment.first_block; row < segment.first_block + segment.blocks; ++row) {
-      put(out, snapshot, snapshot.blocks[row], history_of(snapshot, row),
-          extras_of(snapshot.block_extras, row));
+void put_block(Out& out, const Snapshot& snapshot, std::size_t row) {
+  put_row(out, snapshot, snapshot.blocks[row], extras_of(snapshot.block_extras, row), [&] {
+    for (const HistoryEntry& entry : history_of(snapshot, row)) put_row(out, snapshot, entry, {});
+  });
+}
+
+template <typename Out>
+void put_segment(Out& out, const Snapshot& snapshot, std::size_t row) {
+  const Segment& segment = snapshot.segments[row];
+  put_row(out, snapshot, segment, extras_of(snapshot.segment_extras, row), [&] {
+    for (std::uint32_t k = 0; k < segment.blocks; ++k) {
+      put_block(out, snapshot, segment.first_block + k);
     }
-    out.end_array();
-  }
-  put_extras(out, snapshot, extras);
-  out.end_object();
-}
-
-template <typename Out>
-void put(Out& out, const Snapshot& snapshot, const Annotation& annotation,
-         std::span<const Extra> extras) {
-  const auto has = [&](Annotation::Key key) { return (annotation.keys & key) != 0; };
-  out.begin_object();
-  put_string(out, Field::stage, annotation.stage, has(Annotation::has_stage));
-  put_string(out, Field::name, annotation.name, has(Annotation::has_name));
-  put_integer(out, Field::device, annotation.device, has(Annotation::has_device));
-  put_integer(out, Field::time_us, annotation.time_us, has(Annotation::has_time_us));
-  put_extras(out, snapshot, extras);
-  out.end_object();
-}
-
-template <typename Out>
-void put(Out& out, const Snapshot& snapshot, const Frame& frame, std::span<const Extra> extras) {
-  out.begin_object();
-  put_string(out, Field::name, frame.function, true);
-  put_string(out, Field::filename, frame.file, true);
-  put_address(out, Field::line, frame.line, true);
-  put_extras(out, snapshot, extras);
-  out.end_object();
+  });
 }
 
 // The extras of rows that are visited from the first to the last.
@@ -221,7 +146,7 @@ template <typename Out>
 void put_segments(Out& out, const Snapshot& snapshot) {
   out.begin_array();
   for (std::size_t row = 0; row < snapshot.segments.size(); ++row) {
-    put(out, snapshot, snapshot.segments[row], extras_of(snapshot.segment_extras, row));
+    put_segment(out, snapshot, row);
   }
   out.end_array();
 }
@@ -236,7 +161,7 @@ void put_traces(Out& out, const Snapshot& snapshot) {
                              : std::span<const Extra>());
     const std::vector<TraceEvent>& trace = snapshot.traces[device];
     for (std::size_t row = 0; row < trace.size(); ++row) {
-      put(out, snapshot, trace[row], extras.of(row));
+      put_row(out, snapshot, trace[row], extras.of(row));
     }
     out.end_array();
   }
@@ -246,7 +171,7 @@ void put_traces(Out& out, const Snapshot& snapshot) {
 // The traces come first: the keys of events then have the first numbers in a pickle's memo, which
 // are the short ones.
 template <typename Out>
-void put(Out& out, const Snapshot& snapshot) {
+void put_snapshot(Out& out, const Snapshot& snapshot) {
   if (snapshot.bare_segments) return put_segments(out, snapshot);
   out.begin_object();
   if ((snapshot.keys & Snapshot::has_device_traces) != 0) {
@@ -265,7 +190,7 @@ void put(Out& out, const Snapshot& snapshot) {
     out.key(Field::external_annotations);
     out.begin_array();
     for (std::size_t row = 0; row < snapshot.annotations.size(); ++row) {
-      put(out, snapshot, snapshot.annotations[row], extras_of(snapshot.annotation_extras, row));
+      put_row(out, snapshot, snapshot.annotations[row], extras_of(snapshot.annotation_extras, row));
     }
     out.end_array();
   }

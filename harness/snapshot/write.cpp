@@ -170,7 +170,7 @@ class PickleOut {
       element();
       return get(frames_[id]);
     }
-    put(*this, snapshot_, snapshot_.frames[id], extras_of(snapshot_.frame_extras, id));
+    put_frame(*this, snapshot_, id);
     memoize(frames_[id]);
   }
   // `memo`: one more than the number that the value has in the memo; 0: not there yet.
@@ -289,9 +289,7 @@ class JsonOut {
   }
   void stack(StackId id) {
     begin_array();
-    for (const FrameId frame : snapshot_.stacks[id]) {
-      put(*this, snapshot_, snapshot_.frames[frame], extras_of(snapshot_.frame_extras, frame));
-    }
+    for (const FrameId frame : snapshot_.stacks[id]) put_frame(*this, snapshot_, frame);
     end_array();
   }
   void json(const nlohmann::json& document) {
@@ -344,7 +342,7 @@ class JsonOut {
 
 void write(const Snapshot& snapshot, SnapshotFormat format, const Sink& sink) {
   const auto put_all = [&](auto out) {
-    put(out, snapshot);
+    put_snapshot(out, snapshot);
     out.finish();
   };
   if (format == SnapshotFormat::pickle) {

@@ -14,6 +14,7 @@ namespace leaklab {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::string_literals;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -199,6 +200,15 @@ TEST(ReadSnapshot, BlocksOfTorch20LieEndToEndAndTakeTheirFramesFromTheNewestHist
   EXPECT_EQ(snapshot.segments[0].keys & Segment::has_pool_id, 0);
 }
 
+TEST(ReadSnapshot, WhatIsOfNoBlockAndOfNoSegmentIsLeftOut) {
+  // A history entry and a block, each put on the stack and taken from it again.
+  const std::string bytes =
+      "\x80\x04}(\x8c\x09real_sizeK\x01u0}(\x8c\x05state\x8c\x08inactive\x8c\x04sizeK\x01u0]."s;
+  const Snapshot snapshot = read_snapshot(bytes, "made");
+  EXPECT_THAT(snapshot.history, IsEmpty());
+  EXPECT_THAT(snapshot.blocks, IsEmpty());
+}
+
 TEST(ReadSnapshot, AnEntrySaysWhichKeysItHad) {
   Document bare = event("free_completed", 1, 2);
   bare.erase("time_us");
@@ -232,6 +242,45 @@ TEST(ReadSnapshot, OutOfMemoryHasTheFreeBytesInPlaceOfTheAddress) {
   EXPECT_EQ(snapshot.traces[0][0].size, std::int64_t{1} << 40);
   EXPECT_EQ(snapshot.traces[0][0].keys, TraceEvent::usual_keys);
   EXPECT_THAT(snapshot.traces[0], SizeIs(2));
+}
+
+// The same document with the keys of every dict in the opposite order.
+Document turned(const Document& document) {
+  if (document.is_array()) {
+    Document made = Document::array();
+    for (const Document& element : document) made.push_back(turned(element));
+    return made;
+  }
+  if (!document.is_object()) return document;
+  Document made = Document::object();
+  for (auto item = document.rbegin(); item != document.rend(); ++item) {
+    made[item.key()] = turned(item.value());
+  }
+  return made;
+}
+
+TEST(ReadSnapshot, TheOrderOfTheKeysMakesNoDifference) {
+  Document document = usual();
+  document["device_traces"][1].push_back(
+      {{"action", "oom"}, {"device_free", 123}, {"size", 4}, {"stream", 0}});
+  EXPECT_EQ(difference(read(document), read(turned(document))), "");
+}
+
+TEST(ReadSnapshot, TheAddressOfAnotherActionIsKeptBesides) {
+  Document oom = event("oom", 5, 6);
+  oom["device_free"] = 7;
+  Document alloc = event("alloc", 5, 6);
+  alloc["device_free"] = 7;
+  const Snapshot snapshot = read({{"device_traces", {{oom, alloc, turned(oom), turned(alloc)}}}});
+  for (const std::size_t row : {0U, 1U, 2U, 3U}) {
+    const bool is_oom = row % 2 == 0;
+    EXPECT_EQ(snapshot.traces[0][row].address, is_oom ? 7U : 5U);
+    const auto extras = extras_of(snapshot.trace_extras[0], row);
+    ASSERT_THAT(extras, SizeIs(1));
+    EXPECT_EQ(snapshot.strings[extras[0].key], is_oom ? "addr" : "device_free");
+    EXPECT_EQ(extras[0].value, is_oom ? 5U : 7U);
+  }
+  EXPECT_EQ(difference(snapshot, read_snapshot(snapshot_bytes(snapshot), "written")), "");
 }
 
 TEST(ReadSnapshot, ActionsAndStatesOfLaterVersionsKeepTheirNames) {

@@ -69,6 +69,27 @@ TEST(RefuseSnapshot, CutAnywhereItSaysSo) {
   EXPECT_THAT(answer(bytes.substr(0, 20)), HasSubstr("4 of the 8 bytes of a string"));
 }
 
+TEST(RefuseSnapshot, AFileThatIsCutOffNamesThePlaceBeyondTheFirstPiece) {
+  // Strings of 7 bytes, 9 with what begins them: no piece of the file ends where one does.
+  std::string bytes = "\x80\x04"s;
+  while (bytes.size() < 600'000) bytes += "\x8c\x07sevenss";
+  const fs::path path = fs::path(testing::TempDir()) / "cut.pickle";
+  for (const std::size_t size : {262'143, 262'144, 262'145, 524'290, 599'999}) {
+    write_file(path, bytes.substr(0, size));
+    std::string of_file;
+    try {
+      read_snapshot(path);
+    } catch (const UsageError& error) {
+      of_file = error.what();
+    }
+    std::string of_bytes = answer(bytes.substr(0, size));
+    of_bytes.replace(0, std::string_view("that.pickle").size(), path.string());
+    EXPECT_EQ(of_file, of_bytes) << size;
+    EXPECT_THAT(of_file, HasSubstr("(byte "));
+  }
+  fs::remove(path);
+}
+
 TEST(RefuseSnapshot, OneWrongByteIsReadOrRefused) {
   const std::string bytes = stored();
   std::size_t refused = 0;
@@ -172,6 +193,23 @@ TEST(RefuseSnapshot, ValuesOfAnotherTypeAreNamed) {
   EXPECT_THAT(answer("\x80\x04\x8a\x0a\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01."s),
               HasSubstr("an integer of 10 bytes"));
   EXPECT_THAT(answer("\x80\x04\x8c\x02\xc3\x28."s), HasSubstr("no UTF-8"));
+}
+
+TEST(RefuseSnapshot, AnEntryHasOneActionOrStateOnly) {
+  const auto twice = [](const std::string& between) {
+    return answer(
+        "\x80\x04}\x8c\x0d"
+        "device_traces]]}(\x8c\x06"
+        "action\x8c\x03oom\x8c\x04sizeK\x01" +
+        between +
+        "\x8c\x06"
+        "action\x8c\x05"
+        "allocuaas.");
+  };
+  EXPECT_THAT(twice(""), HasSubstr("a trace entry with two `action`"));
+  EXPECT_THAT(twice("u("), HasSubstr("a trace entry with two `action`"));
+  EXPECT_THAT(answer("\x80\x04]}(\x8c\x05state\x8c\x01x\x8c\x04sizeK\x01\x8c\x05state\x8c\x01yua."),
+              HasSubstr("a block with two `state`"));
 }
 
 TEST(RefuseSnapshot, AnEntryStandsInOnePlaceOnly) {

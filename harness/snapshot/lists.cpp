@@ -1,0 +1,123 @@
+#include "lists.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace leaklab {
+
+Value Lists::append(Value list, std::span<const Value> elements) {
+  if (elements.empty()) return list;
+  const auto all = [&](auto... tags) {
+    return std::ranges::all_of(elements,
+                               [&](Value element) { return ((element.tag() == tags) || ...); });
+  };
+  const Tag first = elements.front().tag();
+  switch (list.tag()) {
+    case Tag::empty_list:
+      if (first == Tag::frame && all(first)) return append_frames(list, elements);
+      if (first >= Tag::event && first <= Tag::annotation && all(first)) {
+        return append_rows({list_of(first), parts_.ranges.size()}, elements);
+      }
+      if (all(Tag::events, Tag::empty_list)) {
+        return append_traces({Tag::traces, parts_.trace_lists.size()}, elements);
+      }
+      break;
+    case Tag::stack:
+    case Tag::open_stack:
+      if (all(Tag::frame)) return append_frames(list, elements);
+      break;
+    case Tag::events:
+    case Tag::blocks:
+    case Tag::entries:
+    case Tag::segments:
+    case Tag::annotations:
+      if (list.tag() == list_of(first) && all(first)) return append_rows(list, elements);
+      break;
+    case Tag::traces:
+      if (all(Tag::events, Tag::empty_list)) return append_traces(list, elements);
+      break;
+    case Tag::json:
+    case Tag::dropped:
+      break;
+    default:
+      throw Refusal(fmt::format("appends to a {}; the file is corrupted", what(list.tag())));
+  }
+  return generics_.append(list, elements);
+}
+
+Value Lists::append_frames(Value list, std::span<const Value> elements) {
+  const auto id = [](Value frame) { return frame.id(); };
+  if (list.tag() == Tag::empty_list && elements.size() < pickle_batch) {
+    scratch_.clear();
+    std::ranges::transform(elements, std::back_inserter(scratch_), id);
+    return {Tag::stack, parts_.snapshot.stacks.intern(scratch_)};
+  }
+  if (list.tag() != Tag::open_stack) {
+    const std::span<const FrameId> so_far =
+        list.tag() == Tag::stack ? parts_.snapshot.stacks[list.id()] : std::span<const FrameId>();
+    open_stacks_.emplace_back(so_far.begin(), so_far.end());
+    list = {Tag::open_stack, open_stacks_.size() - 1};
+  }
+  std::ranges::transform(elements, std::back_inserter(open_stacks_[list.index()]), id);
+  return list;
+}
+
+Value Lists::close(Value list) {
+  const std::vector<FrameId> frames = std::move(open_stacks_[list.index()]);
+  return {Tag::stack, parts_.snapshot.stacks.intern(frames)};
+}
+
+Value Lists::append_rows(Value list, std::span<const Value> elements) {
+  if (list.index() == parts_.ranges.size()) parts_.ranges.push_back({elements.front().id(), 0});
+  Range& range = parts_.ranges[list.index()];
+  for (const Value& row : elements) {
+    if (row.id() != range.first + range.count) {
+      throw Refusal(
+          "the entries of a list are not in the order in which the file makes them; the file is "
+          "corrupted");
+    }
+    ++range.count;
+  }
+  return list;
+}
+
+Value Lists::append_traces(Value list, std::span<const Value> elements) {
+  if (list.index() == parts_.trace_lists.size()) parts_.trace_lists.emplace_back();
+  for (const Value& element : elements) {
+    parts_.trace_lists[list.index()].push_back(element.tag() == Tag::events ? close_trace(element)
+                                                                            : HashIndex::none);
+  }
+  return list;
+}
+
+// The rows leave Parts::events, which is empty again when no other list has some.
+std::uint32_t Lists::close_trace(Value events) {
+  const Range range = parts_.ranges[events.index()];
+  std::vector<TraceEvent>& rows = parts_.events;
+  std::vector<Extra>& extras = parts_.event_extras;
+  std::ranges::stable_sort(extras, {}, &Extra::row);
+  Trace trace;
+  if (range.count == rows.size()) {
+    trace.events.swap(rows);
+    trace.extras.swap(extras);
+  } else {
+    const auto first = rows.begin() + range.first;
+    const auto last = first + range.count;
+    trace.events.assign(first, last);
+    for (Extra extra : extras) {
+      if (extra.row < range.first || extra.row >= range.first + range.count) continue;
+      extra.row -= range.first;
+      trace.extras.push_back(extra);
+    }
+    if (last == rows.end()) {
+      rows.erase(first, last);
+      std::erase_if(extras, [&](const Extra& extra) { return extra.row >= range.first; });
+    }
+  }
+  parts_.closed_traces.push_back(std::move(trace));
+  return row_number(parts_.closed_traces.size() - 1);
+}
+
+}  // namespace leaklab

@@ -187,6 +187,11 @@ unsigned said_of_file(std::string_view file) {
   return says;
 }
 
+// No source is longer; a damaged file may say anything.
+std::int64_t line_of(const Frame& frame) {
+  return static_cast<std::int64_t>(std::min<std::uint64_t>(frame.line, 0xffffffff));
+}
+
 bool is_native_library(std::string_view function) {
   return function.empty() || std::ranges::any_of(native_libraries, [&](std::string_view each) {
            return function.starts_with(each);
@@ -362,7 +367,7 @@ Sites::Fork Sites::fork(PathId first, PathId second) const {
   const auto& to = snapshot_.frames[nodes_[right].frame];
   fork.same_function = from.file == to.file && from.function == to.function;
   if (fork.same_function) {
-    fork.back = static_cast<std::int64_t>(from.line) - static_cast<std::int64_t>(to.line);
+    fork.back = line_of(from) - line_of(to);
   }
   return fork;
 }

@@ -49,6 +49,7 @@ struct Candidate {
   std::int64_t explained = 0;
   std::vector<std::uint32_t> at;  // positions in the searched sequence
   double alike = 0;
+  bool one_line = false;  // most iterations are operations of a single line
 };
 
 // Tokens of the trace that are searched, by their index.
@@ -94,6 +95,12 @@ class Search {
   // Whether the token allocates what is freed before the token `limit`.
   bool freed_within(std::uint32_t token, std::uint32_t limit) const;
   double with_others(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
+  // Whether the line itself allocates or frees, by an operation and no layer.
+  bool is_operation(std::uint32_t token) const {
+    const auto callee = sites_.stack(trace_[tokens_[token].event].stack).callee;
+    return callee == no_frame || (sites_.frame(callee).framework && !sites_.frame(callee).layer);
+  }
+  bool is_one_line(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   bool stands_before(const Sequence& sequence, const Candidate& outer,
                      const Candidate& inner) const;
   bool is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner,
@@ -271,6 +278,19 @@ double Search::with_others(const Sequence& sequence, const std::vector<std::uint
   return static_cast<double>(with) / static_cast<double>(at.size() - 1);
 }
 
+bool Search::is_one_line(const Sequence& sequence, const std::vector<std::uint32_t>& at) const {
+  const auto line = path(sequence[at.front()]);
+  std::size_t others = 0;
+  for (std::size_t visit = 1; visit < at.size(); ++visit) {
+    for (auto q = at[visit - 1]; q < at[visit]; ++q) {
+      if (path(sequence[q]) == line && is_operation(sequence[q])) continue;
+      ++others;
+      break;
+    }
+  }
+  return others * 2 < at.size() - 1;
+}
+
 // Whether the line of `outer` stands before all that one round of `inner` does. A line that only
 // some rounds run mostly stands behind something that all of them do.
 bool Search::stands_before(const Sequence& sequence, const Candidate& outer,
@@ -320,15 +340,12 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   const bool uneven = usual * 4 <= static_cast<std::int64_t>(rounds.size()) * 3;
   if (uneven && fewest >= 2) return true;
   // Without any backward pass: a request that sets something up and then makes its tokens.
-  constexpr std::size_t many = 8;
   const bool forward_only = others_before_.back() * 10 <= tokens_.size();
-  if (forward_only && outer.at.size() >= many && fewest >= 1 && median >= 2 &&
-      stands_before(sequence, outer, inner)) {
+  if (forward_only && fewest >= 1 && median >= 2 && stands_before(sequence, outer, inner)) {
     return true;
   }
-  if (!above) return false;
   // What has no backward pass of its own while the loop around it has.
-  return others_matter && with_others(sequence, inner.at) < 0.3 &&
+  return above && others_matter && with_others(sequence, inner.at) < 0.3 &&
          with_others(sequence, outer.at) > 0.9;
 }
 
@@ -337,11 +354,14 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
   constexpr std::size_t most_tried = 60;
   auto all = candidates(sequence);
   std::vector<Candidate> good;
+  const bool asked = wish_.count != 0 || !wish_.stacks.empty();
   const auto others = others_before_.back();
   const bool others_matter = depth == 0 && others * 10 > tokens_.size();
   for (std::size_t tried = 0; tried < all.size() && tried < most_tried; ++tried) {
     auto& candidate = all[tried];
-    if (!good.empty() && candidate.explained * 10 < good.front().explained * 6) break;
+    const auto least = good.empty() ? 0 : good.front().explained * (good.front().one_line ? 3 : 6);
+    if (candidate.explained * 10 < least) break;
+    candidate.one_line = by_ == LoopBy::stacks && !asked && is_one_line(sequence, candidate.at);
     candidate.alike = alike(sequence, parts, candidate.at);
     if (candidate.alike < enough_alike) continue;
     if (by_ == LoopBy::sizes && wish_.count == 0 &&
@@ -359,6 +379,12 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     good.push_back(std::move(candidate));
   }
   if (good.empty()) return std::nullopt;
+  // A line that goes round by itself, such as a comprehension, is a part of what several lines do.
+  if (!std::ranges::all_of(good, &Candidate::one_line)) {
+    std::erase_if(good, &Candidate::one_line);
+    const auto most = good.front().explained;
+    std::erase_if(good, [&](const Candidate& each) { return each.explained * 10 < most * 6; });
+  }
   const auto first = good.front().at.front();
   const auto last = good.front().at.back();
   std::erase_if(good, [&](const Candidate& each) {

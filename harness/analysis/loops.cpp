@@ -100,6 +100,8 @@ class Search {
     const auto callee = sites_.stack(trace_[tokens_[token].event].stack).callee;
     return callee == no_frame || (sites_.frame(callee).framework && !sites_.frame(callee).layer);
   }
+  // Whether most of what iterations allocate is freed before the next but one begins.
+  bool frees_most(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   bool is_one_line(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   bool stands_before(const Sequence& sequence, const Candidate& outer,
                      const Candidate& inner) const;
@@ -278,6 +280,19 @@ double Search::with_others(const Sequence& sequence, const std::vector<std::uint
   return static_cast<double>(with) / static_cast<double>(at.size() - 1);
 }
 
+bool Search::frees_most(const Sequence& sequence, const std::vector<std::uint32_t>& at) const {
+  std::int64_t allocated = 0;
+  std::int64_t freed = 0;
+  for (std::size_t visit = 2; visit < at.size(); ++visit) {
+    for (auto q = at[visit - 2]; q < at[visit - 1]; ++q) {
+      if (!symbols_[tokens_[sequence[q]].symbol].alloc) continue;
+      ++allocated;
+      freed += freed_within(sequence[q], sequence[at[visit]]) ? 1 : 0;
+    }
+  }
+  return freed * 2 > allocated;
+}
+
 bool Search::is_one_line(const Sequence& sequence, const std::vector<std::uint32_t>& at) const {
   const auto line = path(sequence[at.front()]);
   std::size_t others = 0;
@@ -370,8 +385,10 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     }
     const auto first = sequence[candidate.at.front()];
     const auto last = sequence[candidate.at.back()];
-    // Layers, all before the one backward pass; or parts of one or two steps.
-    if (others_matter) {
+    // Layers, all before the one backward pass; or parts of one or two steps. What replays a graph
+    // comes after the passes that it was captured from, and frees most of what it allocates.
+    const bool replays = others_before_[first] == others && frees_most(sequence, candidate.at);
+    if (others_matter && !replays) {
       if (others_before_[first] == others_before_[last]) continue;
       const auto with = with_others(sequence, candidate.at);
       if (with < 0.5 && with * static_cast<double>(candidate.at.size() - 1) < 2.5) continue;
@@ -379,8 +396,12 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     good.push_back(std::move(candidate));
   }
   if (good.empty()) return std::nullopt;
-  // A line that goes round by itself, such as a comprehension, is a part of what several lines do.
-  if (!std::ranges::all_of(good, &Candidate::one_line)) {
+  // A line that goes round by itself, such as a comprehension, is a part of what several lines do,
+  // or of a program that does little else.
+  if (std::ranges::all_of(good, &Candidate::one_line)) {
+    const auto events = static_cast<std::int64_t>(sequence.size());
+    if (depth == 0 && good.front().explained * 2 < events) return std::nullopt;
+  } else {
     std::erase_if(good, &Candidate::one_line);
     const auto most = good.front().explained;
     std::erase_if(good, [&](const Candidate& each) { return each.explained * 10 < most * 6; });

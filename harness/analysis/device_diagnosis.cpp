@@ -78,6 +78,7 @@ class DeviceDiagnosis {
   void describe_steps();
   void find_peak();
   void judge_places();
+  bool steps_have_backward() const;
   void add_leak(const Group& group, const Judged& judged);
   void add_lookalike(const Group& group, const Judged& judged);
   bool is_evaluation(std::int64_t step) const;
@@ -248,7 +249,25 @@ void DeviceDiagnosis::add_lookalike(const Group& group, const Judged& judged) {
   if (each.bytes > 0) lookalikes_.push_back(std::move(each));
 }
 
+// Whether nearly all steps allocate without frames, as a backward pass does.
+bool DeviceDiagnosis::steps_have_backward() const {
+  std::int64_t with = 0;
+  for (std::int64_t step = 0; step < steps_.count(); ++step) {
+    const auto from = trace_.begin() + steps_.begin[static_cast<std::size_t>(step)];
+    const auto to = trace_.begin() + steps_.begin[static_cast<std::size_t>(step) + 1];
+    with +=
+        std::any_of(from, to,
+                    [&](const TraceEvent& event) {
+                      return event.kind == EventKind::alloc && sites_.stack(event.stack).path == 0;
+                    })
+            ? 1
+            : 0;
+  }
+  return with * 10 >= steps_.count() * 9;
+}
+
 void DeviceDiagnosis::judge_places() {
+  const bool has_backward = steps_have_backward();
   trusted_ = steps_.count();
   const auto all = groups(trace_, lifetimes_, steps_);
   std::vector<Judged> judgements;
@@ -274,7 +293,9 @@ void DeviceDiagnosis::judge_places() {
         add_leak(group, judged);
         break;
       case Judgement::replaced:
-        if (sites_.stack(group.stack).callee != no_frame && sites_.python()) {
+        // In one call of a program without backward passes: a cache that grows with the tokens of
+        // one request.
+        if (sites_.stack(group.stack).callee != no_frame && sites_.python() && !has_backward) {
           ++in_call_replaced_;
           suspect_site_ = site(sites_.stack(group.stack).site);
         } else {

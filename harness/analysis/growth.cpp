@@ -401,16 +401,9 @@ Rate rate_of(const std::vector<std::int64_t>& added) {
       return rate;
     }
   }
-  // Whole intervals between the first and the last addition.
-  std::size_t last = count - 1;
-  while (last > 0 && added[last] == 0) --last;
   std::int64_t total = 0;
-  for (std::size_t at = 0; at < count; ++at) total += added[at];
-  if (last > 0 && last + 1 < count) {
-    rate.bytes_per_step = static_cast<double>(total - added[last]) / static_cast<double>(last);
-  } else {
-    rate.bytes_per_step = static_cast<double>(total) / static_cast<double>(count);
-  }
+  for (const auto bytes : added) total += bytes;
+  rate.bytes_per_step = static_cast<double>(total) / static_cast<double>(count);
   return rate;
 }
 

@@ -432,13 +432,18 @@ void Finder::drop_cut_steps(Steps& steps) const {
   constexpr double whole = 0.8;
   const auto count = static_cast<std::size_t>(steps.count());
   if (count < 2) return;
-  const auto like = [&](std::size_t step, auto&& nearest) -> std::optional<double> {
-    for (auto other = nearest(step); other < count; other = nearest(other)) {
+  // How much it has of what the nearest ones have, of that which it has most of: not all do the
+  // same.
+  const auto like = [&](std::size_t step, auto&& nearest) {
+    std::optional<double> most;
+    int compared = 0;
+    for (auto other = nearest(step); other < count && compared < 8; other = nearest(other)) {
       if (steps.kind[other] != steps.kind[step]) continue;
-      return holds(steps.begin[step], steps.begin[step + 1], steps.begin[other],
-                   steps.begin[other + 1]);
+      ++compared;
+      most = std::max(most.value_or(0), holds(steps.begin[step], steps.begin[step + 1],
+                                              steps.begin[other], steps.begin[other + 1]));
     }
-    return std::nullopt;
+    return most;
   };
   const auto last = count - 1;
   const auto previous = like(last, [](std::size_t step) { return step - 1; });

@@ -350,13 +350,16 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   const auto usual = std::ranges::count(rounds, median);
   // What has a backward pass of its own is a step, whatever goes round it.
   if (others_matter && with_others(sequence, inner.at) > 0.9) return false;
-  // Epochs are equally long, requests and episodes are not. A line that only some steps run is
-  // followed by the next step often.
+  // Epochs are equally long or few, requests and episodes are not. A line that only some steps run
+  // is followed by the next step often.
+  constexpr std::size_t many = 10;
   const bool uneven = usual * 4 <= static_cast<std::int64_t>(rounds.size()) * 3;
-  if (uneven && fewest >= 2) return true;
+  if (uneven && fewest >= 2 && outer.at.size() >= many) return true;
   // Without any backward pass: a request that sets something up and then makes its tokens.
   const bool forward_only = others_before_.back() * 10 <= tokens_.size();
-  if (forward_only && fewest >= 1 && median >= 2 && stands_before(sequence, outer, inner)) {
+  const auto all = std::accumulate(rounds.begin(), rounds.end(), std::size_t{0});
+  if (forward_only && fewest >= 1 && all >= 2 * rounds.size() &&
+      stands_before(sequence, outer, inner)) {
     return true;
   }
   // What has no backward pass of its own while the loop around it has.

@@ -535,7 +535,15 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
     if (lengths[lengths.size() / 2] >= 4 || most_in_a_row >= 8) loops.push_back(std::move(each));
   }
   const Sequence before(sequence.begin(), sequence.begin() + at.front());
-  search(before, {}, depth + 1, loops);
+  std::vector<FoundLoop> earlier;
+  search(before, {}, depth + 1, earlier);
+  // A loop that takes no longer than one iteration is a part of the first one, which made something
+  // for the others and so looked otherwise.
+  const auto usual_length = (sequence[at.back()] - sequence[at.front()]) / (at.size() - 1);
+  for (auto& each : earlier) {
+    if (each.anchors.back() - each.anchors.front() < usual_length) continue;
+    loops.push_back(std::move(each));
+  }
 }
 
 // The token in (from, to] at which the iteration of the anchor `to` begins.

@@ -594,6 +594,99 @@ TEST(Diagnosis, sizes_of_a_leaking_line_that_come_twice_count_and_so_does_the_la
   EXPECT_EQ(found.period, 0);
 }
 
+TEST(Steps, a_line_that_operates_many_times_is_no_loop_where_several_lines_are_one) {
+  Program program;
+  for (int request = 0; request < 40; ++request) {
+    const auto ids = program.alloc(Program::line(10), 1024);
+    const auto out = program.alloc(Program::module(11), 4096);
+    for (int each = 0; each < 25; ++each) {
+      program.free(program.alloc(Program::line(12), 256), Program::line(12));
+    }
+    program.alloc(Program::line(13), 640);
+    program.free(out, Program::line(13));
+    program.free(ids, Program::line(13));
+  }
+  const auto found = after(program);
+  expect_leak(found, 13, 640, 0);
+  EXPECT_EQ(found.steps.count, 40);
+}
+
+TEST(Steps, lines_of_a_script_that_run_once_are_none) {
+  Program program;
+  for (std::uint64_t line = 3; line < 40; ++line) program.alloc(Program::line(line), 4096);
+  for (int inside = 0; inside < 12; ++inside) program.alloc(Program::line(40), 512);
+  EXPECT_EQ(after(program).verdict, Verdict::undecided) << after(program).summary;
+}
+
+TEST(Steps, a_program_that_does_nothing_but_keep_tensors_of_one_line_leaks) {
+  Program program;
+  for (int step = 0; step < 40; ++step) program.alloc(Program::line(10), 4096);
+  expect_leak(after(program), 10, 4096, 0);
+}
+
+TEST(Steps, replays_of_a_graph_come_after_its_capture_and_are_steps) {
+  Program program;
+  Training training(program);
+  for (int warmup = 0; warmup < 4; ++warmup) training.step();
+  training.end();
+  for (int step = 0; step < 50; ++step) {
+    const auto x = program.alloc(Program::line(43), 9600);
+    const auto mean = program.alloc(Program::line(44), 800);
+    program.alloc(Program::line(45), 800);
+    program.free(mean, Program::line(46));
+    program.free(x, Program::line(46));
+  }
+  const auto found = after(program);
+  expect_leak(found, 45, 800, 0);
+}
+
+TEST(Steps, epochs_of_differing_length_are_few_and_no_steps) {
+  Program program;
+  const std::vector<int> batches = {8, 13, 11, 6, 12, 9};
+  for (const auto count : batches) {
+    for (int batch = 0; batch < count; ++batch) {
+      const auto x = program.alloc(Program::line(10), 4096);
+      const auto out = program.alloc(Program::module(11), 4096);
+      program.alloc(Program::line(12), 640);
+      program.free(out, Program::line(13));
+      program.free(x, Program::line(13));
+    }
+    program.free(program.alloc(Program::line(16), 64), Program::line(16));
+  }
+  const auto found = after(program);
+  expect_leak(found, 12, 640, 0);
+  EXPECT_EQ(found.steps.count, 59);
+}
+
+TEST(Steps, a_last_step_that_does_what_an_earlier_one_did_is_whole) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 16; ++step) {
+    if (step % 5 == 0) {
+      training.step();
+      continue;
+    }
+    for (std::uint64_t line = 30; line < 44; ++line) {
+      program.free(program.alloc(Program::line(line), 512), Program::line(line));
+    }
+    training.step();
+  }
+  EXPECT_EQ(after(program).steps.count, 16);
+}
+
+TEST(Diagnosis, memories_that_a_training_step_joins_leak_although_a_call_replaces_them) {
+  Program program;
+  Training training(program);
+  const auto join = Program::called("forward", 60, 11);
+  auto memory = program.alloc(join, 4096);
+  for (int step = 1; step < 30; ++step) {
+    training.step();
+    const auto longer = program.alloc(join, 4096 * (step + 1));
+    program.free(std::exchange(memory, longer), join);
+  }
+  expect_leak(after(program), 60, 4096, 0);
+}
+
 // ---------------------------------------------------------------- what can't be told
 
 TEST(Diagnosis, a_single_step_is_undecided) {

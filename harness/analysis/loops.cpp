@@ -377,7 +377,7 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
   const bool others_matter = depth == 0 && others * 10 > tokens_.size();
   for (std::size_t tried = 0; tried < all.size() && tried < most_tried; ++tried) {
     auto& candidate = all[tried];
-    const auto least = good.empty() ? 0 : good.front().explained * (good.front().one_line ? 3 : 6);
+    const auto least = good.empty() ? 0 : good.front().explained * (good.front().one_line ? 1 : 6);
     if (candidate.explained * 10 < least) break;
     candidate.one_line = by_ == LoopBy::stacks && !asked && is_one_line(sequence, candidate.at);
     candidate.alike = alike(sequence, parts, candidate.at);

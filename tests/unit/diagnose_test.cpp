@@ -599,7 +599,8 @@ TEST(Steps, a_line_that_operates_many_times_is_no_loop_where_several_lines_are_o
   for (int request = 0; request < 40; ++request) {
     const auto ids = program.alloc(Program::line(10), 1024);
     const auto out = program.alloc(Program::module(11), 4096);
-    for (int each = 0; each < 25; ++each) {
+    // Not before there is something to compare with.
+    for (int each = 0; each < (request < 15 ? 0 : 25); ++each) {
       program.free(program.alloc(Program::line(12), 256), Program::line(12));
     }
     program.alloc(Program::line(13), 640);
@@ -613,8 +614,10 @@ TEST(Steps, a_line_that_operates_many_times_is_no_loop_where_several_lines_are_o
 
 TEST(Steps, lines_of_a_script_that_run_once_are_none) {
   Program program;
-  for (std::uint64_t line = 3; line < 40; ++line) program.alloc(Program::line(line), 4096);
-  for (int inside = 0; inside < 12; ++inside) program.alloc(Program::line(40), 512);
+  for (std::uint64_t line = 3; line < 20; ++line) program.alloc(Program::line(line), 4096);
+  for (int inside = 0; inside < 12; ++inside) {
+    program.free(program.alloc(Program::line(20), 512), Program::line(20));
+  }
   EXPECT_EQ(after(program).verdict, Verdict::undecided) << after(program).summary;
 }
 
@@ -626,7 +629,7 @@ TEST(Steps, a_program_that_does_nothing_but_keep_tensors_of_one_line_leaks) {
 
 TEST(Steps, replays_of_a_graph_come_after_its_capture_and_are_steps) {
   Program program;
-  Training training(program);
+  Training training(program, 24);
   for (int warmup = 0; warmup < 4; ++warmup) training.step();
   training.end();
   for (int step = 0; step < 50; ++step) {
@@ -661,17 +664,14 @@ TEST(Steps, epochs_of_differing_length_are_few_and_no_steps) {
 TEST(Steps, a_last_step_that_does_what_an_earlier_one_did_is_whole) {
   Program program;
   Training training(program);
-  for (int step = 0; step < 16; ++step) {
-    if (step % 5 == 0) {
-      training.step();
-      continue;
-    }
-    for (std::uint64_t line = 30; line < 44; ++line) {
+  for (int step = 0; step < 15; ++step) {
+    training.step();
+    if (step % 3 != 1) continue;
+    for (std::uint64_t line = 30; line < 36; ++line) {
       program.free(program.alloc(Program::line(line), 512), Program::line(line));
     }
-    training.step();
   }
-  EXPECT_EQ(after(program).steps.count, 16);
+  EXPECT_EQ(after(program).steps.count, 15);
 }
 
 TEST(Diagnosis, memories_that_a_training_step_joins_leak_although_a_call_replaces_them) {

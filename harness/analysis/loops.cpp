@@ -10,7 +10,13 @@
 // all were as short as the shorter ones, and what lies between one pair of visits must be like what
 // lies between the next. Of the anchors that explain most, the one with the most visits wins:
 // steps, not epochs. A line with several allocations is visited no oftener than the rarest of them
-// comes.
+// comes. A line that goes round by itself counts only in a program that does little else.
+//
+// What goes round most may be a part of a step, and a line that is visited less may go round the
+// steps. What has a backward pass of its own is a step. Else the line further out goes round steps
+// if it has a backward pass and the other one has none, if its rounds differ in length as requests
+// and episodes do, or, in a program without backward passes, if it stands before all that its
+// rounds do: a request that sets something up and then makes its tokens.
 //
 // Where the iterations of a loop are now and then much longer than usual, or something is left
 // after its last one, what they hold beyond the usual is searched in the same way: evaluation
@@ -281,9 +287,10 @@ double Search::with_others(const Sequence& sequence, const std::vector<std::uint
 }
 
 bool Search::frees_most(const Sequence& sequence, const std::vector<std::uint32_t>& at) const {
+  constexpr std::int64_t most_looked_at = 10'000;
   std::int64_t allocated = 0;
   std::int64_t freed = 0;
-  for (std::size_t visit = 2; visit < at.size(); ++visit) {
+  for (std::size_t visit = 2; visit < at.size() && allocated < most_looked_at; ++visit) {
     for (auto q = at[visit - 2]; q < at[visit - 1]; ++q) {
       if (!symbols_[tokens_[sequence[q]].symbol].alloc) continue;
       ++allocated;
@@ -388,12 +395,15 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     }
     const auto first = sequence[candidate.at.front()];
     const auto last = sequence[candidate.at.back()];
-    // Layers, all before the one backward pass; or parts of one or two steps. What replays a graph
-    // comes after the passes that it was captured from, and frees most of what it allocates.
-    const bool replays = others_before_[first] == others && frees_most(sequence, candidate.at);
-    if (others_matter && !replays) {
-      if (others_before_[first] == others_before_[last]) continue;
-      const auto with = with_others(sequence, candidate.at);
+    if (others_matter) {
+      // Layers, all before the one backward pass. What replays a graph comes after the passes that
+      // it was captured from, and frees most of what it allocates.
+      if (others_before_[first] == others_before_[last] &&
+          (others_before_[first] < others || !frees_most(sequence, candidate.at))) {
+        continue;
+      }
+      // Parts of one or two steps.
+      const auto with = others_before_[first] == others ? 1 : with_others(sequence, candidate.at);
       if (with < 0.5 && with * static_cast<double>(candidate.at.size() - 1) < 2.5) continue;
     }
     good.push_back(std::move(candidate));

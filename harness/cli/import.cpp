@@ -212,10 +212,11 @@ void write(const Pattern& pattern, const Told& told, const Options& options, con
            const std::filesystem::path& file) {
   const auto text = fmt::format("R\"({})\"\n", to_text(pattern));
   if (text.size() > largest_pattern) {
-    throw UsageError(
-        fmt::format("{}: the smallest pattern that shows the same takes {} bytes, which "
-                    "is more than a scenario's {}",
-                    options.file, text.size(), largest_pattern));
+    throw UsageError(fmt::format(
+        "{}: the smallest pattern that shows the same takes {} bytes, which "
+        "is more than a scenario's {}; record fewer steps of the loop, or give memory by "
+        "step with --from-series",
+        options.file, text.size(), largest_pattern));
   }
   const auto warmup = pattern.settled();
   const auto report =

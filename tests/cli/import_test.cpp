@@ -1,6 +1,9 @@
 // leaklab import, leaklab replay and leaklab run --snapshot.
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
+#include "../unit/made_snapshot.h"
 #include "program.h"
 
 namespace leaklab {
@@ -22,6 +25,27 @@ TEST_F(Program, import_writes_a_scenario_and_its_pattern_and_says_what_to_do_nex
                     HasSubstr(".reports = {\"owner/repository#7\"}"), HasSubstr("run.fault()")));
   EXPECT_THAT(read_file(folder_ / "scenarios/two.pattern"),
               StartsWith("R\"(3\n4096! 64000!\n4096!\n4096!\n"));
+}
+
+TEST_F(Program, import_refuses_a_pattern_that_is_too_large_for_a_scenario) {
+  made::Program program;
+  std::uint32_t random = 1;
+  for (int step = 0; step < 400; ++step) {
+    program.mark("START", "step " + std::to_string(step));
+    program.free(program.alloc(made::Program::line(10), 4096), made::Program::line(12));
+    // By no rule, so that no step can be left out.
+    for (int each = 0; each < 40; ++each) {
+      random = random * 1664525 + 1013904223;
+      program.alloc(made::Program::line(11), 512 + random % 100'000);
+    }
+    program.mark("END", "step " + std::to_string(step));
+  }
+  write_snapshot(program.dump(), folder_ / "irregular.pickle");
+  const auto ran = leaklab("import irregular.pickle --dir scenarios");
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_THAT(ran.err,
+              AllOf(HasSubstr("more than a scenario's 65536"), HasSubstr("--from-series")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "scenarios"));
 }
 
 TEST_F(Program, import_writes_the_same_bytes_twice) {

@@ -364,6 +364,7 @@ void DeviceDiagnosis::report_leaks() {
     if (all.empty()) all.resize(leak.added.size());
     std::transform(all.begin(), all.end(), leak.added.begin(), all.begin(), std::plus{});
     Finding finding;
+    finding.device = result.device;
     finding.site = site(frame);
     const auto& rule = classify(leak.traits);
     finding.taxonomy = rule.taxonomy;

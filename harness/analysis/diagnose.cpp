@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -84,12 +85,13 @@ std::string summary_of(const Diagnosis& diagnosis) {
   return text + ".";
 }
 
-// How much a device's diagnosis says: a leak before clean before undecided, then by steps.
+// How much a device's diagnosis says: a leak before clean before undecided, then by how fast it
+// leaks, then by steps.
 auto weight(const Diagnosis& diagnosis) {
   const auto verdict = diagnosis.verdict == Verdict::leak    ? 2
                        : diagnosis.verdict == Verdict::clean ? 1
                                                              : 0;
-  return std::pair(verdict, diagnosis.steps.seen);
+  return std::tuple(verdict, diagnosis.bytes_per_step, diagnosis.steps.seen);
 }
 
 }  // namespace
@@ -137,6 +139,10 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
       if (!main->oom) main->oom = std::move(at->oom);
     }
     diagnosis = std::move(*main);
+    // Those of one device are sorted already.
+    std::ranges::stable_sort(diagnosis.findings, std::greater{}, [](const Finding& finding) {
+      return finding.bytes_per_step.value_or(0);
+    });
   }
   if (diagnosis.verdict == Verdict::undecided) diagnosis.findings = live_findings(snapshot, sites);
   for (const auto& block : snapshot.blocks) {

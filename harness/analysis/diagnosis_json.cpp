@@ -38,6 +38,7 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
     findings.push_back({{"class", each.taxonomy},
                         {"channel", each.channel},
                         {"site", site_json(each.site)},
+                        {"device", each.device},
                         {"bytes_per_step",
                          each.bytes_per_step ? rate_json(*each.bytes_per_step) : nlohmann::json()},
                         {"live_bytes", each.live_bytes},

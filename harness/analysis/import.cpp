@@ -25,8 +25,8 @@ std::vector<History::Frame> frames_of(const Snapshot& snapshot, StackId stack) {
   std::vector<History::Frame> frames;
   for (const auto id : snapshot.stacks[stack]) {
     const auto& frame = snapshot.frames[id];
-    frames.push_back({std::string(snapshot.strings[frame.file]),
-                      std::string(snapshot.strings[frame.function]), frame.line});
+    frames.push_back(
+        {shown(snapshot.strings[frame.file]), shown(snapshot.strings[frame.function]), frame.line});
   }
   return frames;
 }
@@ -442,6 +442,15 @@ Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& option
   const auto& diagnosis = imported.diagnosis;
   if (diagnosis.verdict == Verdict::undecided) {
     throw Error(Exit::undecided, "there is nothing to import: " + diagnosis.summary);
+  }
+  // Of several devices the one that leaks most.
+  if (std::erase_if(imported.diagnosis.findings, [&](const Finding& finding) {
+        return finding.device != diagnosis.device;
+      }) > 0) {
+    imported.diagnosis.bytes_per_step = 0;
+    for (const auto& finding : diagnosis.findings) {
+      imported.diagnosis.bytes_per_step += finding.bytes_per_step.value_or(0);
+    }
   }
   auto history = history_of(snapshot, static_cast<std::size_t>(diagnosis.device), options);
   if (history.has_rest) history.boundaries.pop_back();

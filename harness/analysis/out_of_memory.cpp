@@ -60,9 +60,9 @@ Room room_at(const Snapshot& snapshot, std::size_t device, const std::vector<Tra
 CodeSite site_of(const Snapshot& snapshot, FrameId frame) {
   if (frame == no_frame) return {};
   const auto& each = snapshot.frames[frame];
-  return {std::string(snapshot.strings[each.file]),
+  return {shown(snapshot.strings[each.file]),
           each.line > 0x7fffffff ? 0 : static_cast<std::int64_t>(each.line),
-          std::string(snapshot.strings[each.function])};
+          shown(snapshot.strings[each.function])};
 }
 
 std::vector<std::pair<CodeSite, std::int64_t>> live_sites(const Snapshot& snapshot,

@@ -200,6 +200,13 @@ bool is_native_library(std::string_view function) {
 
 }  // namespace
 
+std::string shown(std::string_view name) {
+  std::string text(name);
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  return text;
+}
+
 Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
   // Files and functions are far fewer than frames.
   std::vector<int> said_of_files(snapshot.strings.size(), -1);

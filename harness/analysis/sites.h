@@ -12,6 +12,9 @@ namespace leaklab {
 
 inline constexpr FrameId no_frame = 0xffffffff;
 
+// A name of the file as it is shown: what a terminal would take for orders is a '?'.
+std::string shown(std::string_view name);
+
 // What the rules in sites.cpp say of one frame.
 struct FrameTraits {
   bool python = false;

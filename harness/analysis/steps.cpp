@@ -57,6 +57,13 @@ bool names_steps(std::string_view name) {
 
 bool is_optimizer_step(std::string_view name) { return name.starts_with("Optimizer.step"); }
 
+// Whether a path ends in these folders and this file.
+bool is_end_of_path(std::string_view end, std::string_view path) {
+  if (!path.ends_with(end)) return false;
+  path.remove_suffix(end.size());
+  return path.empty() || path.ends_with('/') || path.ends_with('\\');
+}
+
 // Moments at which a mark of one name began and ended.
 struct Spans {
   std::vector<std::int64_t> start;
@@ -350,7 +357,7 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
       wish.stacks[id] = std::ranges::any_of(snapshot_.stacks[id], [&](FrameId frame) {
         const auto& each = snapshot_.frames[frame];
         return static_cast<std::int64_t>(each.line) == options_.step_line &&
-               snapshot_.strings[each.file].ends_with(options_.step_file);
+               is_end_of_path(options_.step_file, snapshot_.strings[each.file]);
       });
     }
   }

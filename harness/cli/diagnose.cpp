@@ -35,6 +35,7 @@ Exit exit_of(const std::vector<Exit>& files) {
 
 Exit run(const Options& options) {
   const auto asked = options.steps.asked();
+  keep(options.files, "--json", options.json);
   const auto style = style_of(stdout);
   std::vector<Exit> codes;
   nlohmann::json documents = nlohmann::json::array();

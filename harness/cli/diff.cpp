@@ -16,6 +16,7 @@ struct Options {
 };
 
 Exit run(const Options& options) {
+  keep({options.before, options.after}, "--json", options.json);
   const auto changes = diff(read_snapshot(options.before), read_snapshot(options.after));
   auto list = nlohmann::json::array();
   for (const auto& each : changes) {

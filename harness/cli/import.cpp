@@ -245,6 +245,7 @@ void write(const Pattern& pattern, const Told& told, const Options& options, con
 Exit run(const Options& options) {
   const auto id = options.id.empty() ? id_of(options.file) : options.id;
   const auto file = new_scenario_file(id, options.dir);
+  keep({options.file, file.string()}, "--json", options.json);
   if (!options.taxonomy.empty()) known_class(options.taxonomy);
   if (options.report && !is_report(*options.report)) {
     throw UsageError(fmt::format(
@@ -286,9 +287,10 @@ Exit run(const Options& options) {
   document["period"] = pattern.period;
   document["file"] = file.string();
   text += fmt::format(
-      "wrote {} and its pattern\nbuild it:  cmake --build --preset release\n"
+      "wrote {} and its pattern\n{}build it:  cmake --build --preset release\n"
       "run it:    leaklab check {}\nstore it:  leaklab record {}\n",
-      file.string(), id, id);
+      file.string(), options.dir.empty() ? "" : "move both:  to scenarios/ of the source folder\n",
+      id, id);
   print(options.json, document, text);
   return Exit::ok;
 }

@@ -101,6 +101,21 @@ std::filesystem::path default_baselines() {
                                                         : std::filesystem::path("baselines");
 }
 
+void keep(const std::vector<std::string>& others, std::string_view option,
+          const std::string& output) {
+  if (output.empty() || output == "-") return;
+  for (const auto& other : others) {
+    std::error_code ignored;
+    if (std::filesystem::equivalent(output, other, ignored) ||
+        std::filesystem::absolute(output).lexically_normal() ==
+            std::filesystem::absolute(other).lexically_normal()) {
+      throw UsageError(
+          fmt::format("{} {} would replace {}, which this call needs; name another file", option,
+                      output, other));
+    }
+  }
+}
+
 void print(const std::string& json, const nlohmann::json& document, const std::string& text) {
   if (!json.empty() && json != "-") write_file(json, to_text(document));
   const auto& shown = json == "-" ? to_text(document) : text;
@@ -112,7 +127,11 @@ void print(const std::string& json, const nlohmann::json& document, const std::s
 
 void complain(std::string_view sentence) {
   // Not fmt::print, which throws where standard error can't be written.
-  std::fputs(fmt::format("leaklab: {}\n", sentence).c_str(), stderr);
+  auto line = fmt::format("leaklab: {}\n", sentence);
+  // Names of files may hold what a terminal takes for orders.
+  std::ranges::replace_if(
+      line, [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; }, '?');
+  std::fputs(line.c_str(), stderr);
 }
 
 std::string relative_file(const Scenario& scenario) {
@@ -140,18 +159,19 @@ void StepOptions::add_to(CLI::App& app) {
 DiagnoseOptions StepOptions::asked() const {
   DiagnoseOptions asked;
   asked.steps = steps;
-  if (step_site.empty()) return asked;
-  const auto colon = step_site.rfind(':');
+  if (!step_site) return asked;
+  const auto colon = step_site->rfind(':');
   if (colon != std::string::npos && colon > 0) {
-    const auto* last = step_site.data() + step_site.size();
-    const auto [end, error] = std::from_chars(step_site.data() + colon + 1, last, asked.step_line);
+    const auto* last = step_site->data() + step_site->size();
+    const auto [end, error] = std::from_chars(step_site->data() + colon + 1, last, asked.step_line);
     if (error == std::errc{} && end == last && asked.step_line > 0) {
-      asked.step_file = step_site.substr(0, colon);
+      asked.step_file =
+          std::filesystem::path(step_site->substr(0, colon)).lexically_normal().string();
       return asked;
     }
   }
   throw UsageError(
-      fmt::format("--step-site takes FILE:LINE, such as train.py:120, not '{}'", step_site));
+      fmt::format("--step-site takes FILE:LINE, such as train.py:120, not '{}'", *step_site));
 }
 
 std::filesystem::path new_scenario_file(const std::string& id, const std::string& dir) {

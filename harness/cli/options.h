@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,7 +40,7 @@ struct SelectOptions {
 // What the caller knows of the steps in a snapshot.
 struct StepOptions {
   std::int64_t steps = 0;
-  std::string step_site;
+  std::optional<std::string> step_site;
 
   void add_to(CLI::App& app);
   DiagnoseOptions asked() const;
@@ -62,6 +63,10 @@ constexpr std::size_t longest_id = 60;
 // Where the file of a new scenario goes: into `dir`, or beside the others where that is empty.
 // Throws UsageError for an id that is none or that a scenario has already.
 std::filesystem::path new_scenario_file(const std::string& id, const std::string& dir);
+
+// Throws UsageError where `output`, of an option of that name, is the same file as one of `others`.
+void keep(const std::vector<std::string>& others, std::string_view option,
+          const std::string& output);
 
 // One rule for all subcommands: the text goes to standard output and, where `json` names a file,
 // the document into that file; for "-" the document alone goes to standard output.

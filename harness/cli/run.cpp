@@ -104,6 +104,7 @@ Exit run(const Options& options) {
   auto config = make_config(scenario, environment, twin, suite);
   config.sites = options.sites;
   if (!options.snapshot.empty()) {
+    keep({options.snapshot}, "--json", options.json);
     config.snapshot = std::filesystem::absolute(options.snapshot);
     // Says at once that it can't be written; nothing is left of it.
     const FileWriter writable(config.snapshot);

@@ -103,7 +103,9 @@ std::string plot(std::string_view label, const std::vector<std::int64_t>& values
 
 std::string finding_text(const Finding& finding, bool leak, bool frames, const Style& style) {
   const auto rate = finding.bytes_per_step ? size_text(*finding.bytes_per_step) + " a step, " : "";
-  auto text = fmt::format("\n  {}\n", tinted(where(finding.site), Tint::bold, style));
+  auto place = where(finding.site);
+  if (finding.device > 0) place += fmt::format(", on device {}", finding.device);
+  auto text = fmt::format("\n  {}\n", tinted(place, Tint::bold, style));
   text +=
       wrapped(fmt::format(
                   "{}{} live in {} allocations{}", rate, size_text(finding.live_bytes),
@@ -144,10 +146,11 @@ std::string oom_text(const FailedAllocation& oom) {
   return text;
 }
 
-// Bytes of all leaks after each step.
-std::vector<std::int64_t> leaking(const std::vector<Finding>& findings) {
+// Bytes of all leaks of the device after each step.
+std::vector<std::int64_t> leaking(const Diagnosis& diagnosis) {
   std::vector<std::int64_t> sum;
-  for (const auto& finding : findings) {
+  for (const auto& finding : diagnosis.findings) {
+    if (finding.device != diagnosis.device) continue;
     sum.resize(std::max(sum.size(), finding.live_by_step.size()));
     for (std::size_t step = 0; step < finding.live_by_step.size(); ++step) {
       sum[step] += finding.live_by_step[step];
@@ -166,7 +169,7 @@ std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis, b
     text += fmt::format("\n  {}\n", steps);
   }
   text += plot("live after each step", diagnosis.steps.live_after, style);
-  if (leak) text += plot("of it what leaks", leaking(diagnosis.findings), style);
+  if (leak) text += plot("of it what leaks", leaking(diagnosis), style);
   if (leak) text += "\nwhat leaks\n";
   if (!leak && !diagnosis.findings.empty()) text += "\nlive at the dump\n";
   for (const auto& finding : diagnosis.findings) {

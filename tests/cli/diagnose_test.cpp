@@ -63,6 +63,30 @@ TEST_F(Program, diagnose_tells_the_file_that_it_can_not_read_and_goes_on_with_th
   EXPECT_THAT(leaklab("diagnose --help").out, HasSubstr("of 2, 1, 5 and 0"));
 }
 
+TEST_F(Program, no_output_replaces_a_file_that_the_call_reads) {
+  const auto bytes = read_file(std::filesystem::path(LEAKLAB_SOURCE_DIR) /
+                               "tests/data/snapshots/d15_cpp_frames_leak.pickle");
+  for (const auto* call :
+       {"diagnose --json s.pickle s.pickle", "diff s.pickle s.pickle --json ./s.pickle",
+        "import s.pickle --json s.pickle", "diagnose d/../s.pickle --json s.pickle"}) {
+    write_file(folder_ / "s.pickle", bytes);
+    const auto ran = leaklab(call);
+    EXPECT_EQ(ran.code, 2) << call;
+    EXPECT_THAT(ran.err, HasSubstr("which this call needs; name another file")) << call;
+    EXPECT_EQ(read_file(folder_ / "s.pickle"), bytes) << call;
+  }
+}
+
+TEST_F(Program, names_in_a_file_give_a_terminal_no_orders) {
+  write_file(folder_ / "names.json",
+             R"({"segments": [{"device": 0, "address": 0, "total_size": 1024, "blocks": [{"size":
+             512, "state": "active_allocated", "frames": [{"filename": "a\u001b[2J.py", "line": 3,
+             "name": "f\r\ng"}]}]}]})");
+  const auto ran = leaklab("diagnose names.json");
+  EXPECT_THAT(ran.out, HasSubstr("a?[2J.py:3 in f??g"));
+  EXPECT_EQ(ran.out.find('\x1b'), std::string::npos);
+}
+
 TEST_F(Program, diagnose_of_one_file_that_it_can_not_read_writes_why_as_its_document) {
   EXPECT_EQ(leaklab("diagnose none.pickle --json why.json").code, 2);
   const auto why = nlohmann::json::parse(read_file(folder_ / "why.json"));

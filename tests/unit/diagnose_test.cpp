@@ -947,6 +947,40 @@ TEST(Diagnosis, the_device_that_leaks_is_told_among_several) {
   EXPECT_EQ(diagnose(clean).device, 0);
 }
 
+// Two devices that do the same, the second with ten times the leak of the first.
+Snapshot two_devices() {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 640);
+  }
+  auto snapshot = program.dump();
+  const auto larger = [](std::int64_t bytes) { return bytes == 640 ? 6400 : bytes; };
+  snapshot.traces.push_back(snapshot.traces[0]);
+  for (auto& event : snapshot.traces[1]) event.size = larger(event.size);
+  auto segment = snapshot.segments[0];
+  segment.device = 1;
+  segment.first_block = segment.blocks;
+  snapshot.segments.push_back(segment);
+  const auto blocks = snapshot.blocks;
+  for (auto block : blocks) {
+    block.requested = larger(block.requested);
+    snapshot.blocks.push_back(block);
+  }
+  return snapshot;
+}
+
+TEST(Diagnosis, of_two_devices_that_leak_the_worse_one_comes_first) {
+  const auto found = diagnose(two_devices());
+  EXPECT_EQ(found.device, 1);
+  EXPECT_NEAR(found.bytes_per_step, 7040, 0.001);
+  ASSERT_THAT(found.findings, SizeIs(2));
+  EXPECT_EQ(found.findings[0].device, 1);
+  EXPECT_NEAR(*found.findings[0].bytes_per_step, 6400, 0.001);
+  EXPECT_EQ(found.findings[1].device, 0);
+}
+
 TEST(Diagnosis, a_step_that_runs_out_of_memory_is_not_counted_and_explained) {
   Program program;
   Training training(program);
@@ -1113,6 +1147,11 @@ TEST(Diagnosis, the_line_of_a_step_that_the_caller_knows_is_taken) {
   options.step_file = "train.py";
   options.step_line = 12;
   EXPECT_EQ(after(program, options).steps.count, 30);
+  options.step_file = "me/train.py";
+  EXPECT_EQ(after(program, options).steps.count, 30);
+  options.step_file = "rain.py";
+  EXPECT_EQ(after(program, options).verdict, Verdict::undecided);
+  options.step_file = "train.py";
   options.step_line = 77;
   const auto found = after(program, options);
   EXPECT_EQ(found.verdict, Verdict::undecided);

@@ -179,6 +179,21 @@ TEST(Import, functions_without_a_file_do_not_leak_for_each_other) {
   EXPECT_EQ(pattern.growth().per_period("requested"), 640 * pattern.period);
 }
 
+TEST(Import, of_two_devices_the_one_that_leaks_most_is_imported) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 640);
+  }
+  auto snapshot = program.dump();
+  // The other device has the same trace and nothing else is known of it.
+  snapshot.traces.push_back(snapshot.traces[0]);
+  const auto imported = import_snapshot(snapshot);
+  EXPECT_THAT(imported.diagnosis.findings, testing::SizeIs(1));
+  EXPECT_EQ(imported.pattern.growth().per_period("requested"), 640 * imported.pattern.period);
+}
+
 TEST(Import, the_same_file_gives_the_same_pattern) {
   Program program;
   Training training(program);

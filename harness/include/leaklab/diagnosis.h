@@ -40,6 +40,7 @@ struct CodeSite {
 struct Finding {
   std::string taxonomy;  // the likely class, "L02"; empty for mere live memory
   std::string channel = "requested";
+  std::int64_t device = 0;
   CodeSite site;                         // the innermost frame of the user's code that allocated
   std::optional<double> bytes_per_step;  // requested bytes, mean over one period; none: no rate
   std::int64_t live_bytes = 0;           // requested, of what leaked, at the dump

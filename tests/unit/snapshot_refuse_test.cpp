@@ -74,7 +74,7 @@ TEST(RefuseSnapshot, AFileThatIsCutOffNamesThePlaceBeyondTheFirstPiece) {
   std::string bytes = "\x80\x04"s;
   while (bytes.size() < 600'000) bytes += "\x8c\x07sevenss";
   const fs::path path = fs::path(testing::TempDir()) / "cut.pickle";
-  for (const std::size_t size : {262'143, 262'144, 262'145, 524'290, 599'999}) {
+  for (const std::size_t size : {262'143u, 262'144u, 262'145u, 524'290u, 599'999u}) {
     write_file(path, bytes.substr(0, size));
     std::string of_file;
     try {

@@ -217,33 +217,46 @@ std::optional<Steps> Finder::by_annotations() const {
 }
 
 std::optional<Steps> Finder::by_metadata() const {
-  std::vector<Numbered> known(snapshot_.strings.size());
-  std::vector<bool> seen(snapshot_.strings.size());
-  std::map<std::string, std::vector<std::pair<EventIndex, std::int64_t>>> series;
+  struct Mark {
+    EventIndex at = 0;
+    std::int64_t number = 0;
+  };
+  std::map<std::string, std::vector<Mark>> series;
+  StringId last = 0;
   for (EventIndex at = 0; at < trace_.size(); ++at) {
     const auto id = trace_[at].user_metadata;
-    if (id == 0 || seen[id]) continue;
-    seen[id] = true;
+    if (id == 0 || id == last) continue;
+    last = id;
     const auto name = snapshot_.strings[id];
     if (!names_steps(name)) continue;
     auto each = numbered(name);
-    if (each.number >= 0) series[each.shape].emplace_back(at, each.number);
+    if (each.number >= 0) series[each.shape].push_back({at, each.number});
   }
+  // Each shape of name whose numbers count, and begin anew with each epoch, is a kind of step.
+  std::vector<std::pair<EventIndex, std::uint8_t>> begin;
+  std::int64_t before = 0;
+  std::uint8_t kind = 0;
   for (const auto& [shape, marks] : series) {
     std::int64_t following = 0;
     for (std::size_t each = 1; each < marks.size(); ++each) {
-      following += marks[each].second == marks[each - 1].second + 1 ? 1 : 0;
+      const auto number = marks[each].number;
+      following += number == marks[each - 1].number + 1 || number <= 1 ? 1 : 0;
     }
     if (marks.size() < 3 || following * 10 < static_cast<std::int64_t>(marks.size() - 1) * 8) {
       continue;
     }
-    std::vector<EventIndex> begin;
-    for (const auto& mark : marks) begin.push_back(mark.first);
-    auto steps = at(std::move(begin), static_cast<EventIndex>(trace_.size()), "metadata", 0.95);
-    if (lifetimes_.begins_late()) steps.before = marks.front().second;
-    return steps;
+    for (const auto& mark : marks) begin.emplace_back(mark.at, kind);
+    before += marks.front().number;
+    if (kind < 255) ++kind;
   }
-  return std::nullopt;
+  if (begin.empty()) return std::nullopt;
+  std::ranges::sort(begin);
+  std::vector<EventIndex> begins;
+  for (const auto& [at, of_kind] : begin) begins.push_back(at);
+  auto steps = at(std::move(begins), static_cast<EventIndex>(trace_.size()), "metadata", 0.95);
+  for (std::size_t step = 0; step < begin.size(); ++step) steps.kind[step] = begin[step].second;
+  if (lifetimes_.begins_late()) steps.before = before;
+  return steps;
 }
 
 std::optional<Steps> Finder::by_snapshots() const {

@@ -612,6 +612,25 @@ TEST(Steps, a_line_that_operates_many_times_is_no_loop_where_several_lines_are_o
   EXPECT_EQ(found.steps.count, 40);
 }
 
+TEST(Steps, sizes_that_vary_by_chance_make_no_requests_of_steps) {
+  for (std::uint32_t seed = 1; seed <= 8; ++seed) {
+    auto random = seed;
+    Program program;
+    for (int step = 0; step < 300; ++step) {
+      std::vector<std::uint64_t> alive;
+      for (std::uint64_t line = 10; line < 14; ++line) {
+        random = random * 1664525 + 1013904223;
+        alive.push_back(program.alloc(Program::line(line), 512 * (1 + (random >> 16) % 40)));
+      }
+      program.alloc(Program::line(20), 1024);
+      for (const auto tensor : alive) program.free(tensor, Program::line(21));
+    }
+    const auto found = after(program);
+    expect_leak(found, 20, 1024, 0);
+    EXPECT_EQ(found.steps.count, 300) << seed;
+  }
+}
+
 TEST(Steps, lines_of_a_script_that_run_once_are_none) {
   Program program;
   for (std::uint64_t line = 3; line < 20; ++line) program.alloc(Program::line(line), 4096);
@@ -1074,6 +1093,26 @@ TEST(Diagnosis, steps_in_the_metadata_are_taken) {
   const auto found = after(program);
   expect_leak(found, 0, 640, 0);
   EXPECT_EQ(found.steps.source, "metadata");
+}
+
+TEST(Diagnosis, metadata_of_training_and_evaluation_are_steps_of_two_kinds) {
+  Program program;
+  Training training(program);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (int step = 0; step < 10; ++step) {
+      program.metadata("train step " + std::to_string(step));
+      training.step();
+      program.alloc(Program::line(16), 4096);
+    }
+    for (int step = 0; step < 2; ++step) {
+      program.metadata("eval step " + std::to_string(step));
+      training.evaluation_step();
+    }
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 4096 * 10 / 12.0, 0);
+  EXPECT_EQ(found.steps.source, "metadata");
+  EXPECT_EQ(found.steps.kinds, (std::vector<std::int64_t>{30, 6}));
 }
 
 TEST(Diagnosis, snapshots_taken_in_a_loop_mark_its_steps) {

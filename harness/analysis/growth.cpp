@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -230,6 +231,18 @@ Gaps gaps_among_own_kinds(const std::vector<Left>& left, const Steps& steps) {
   return Gaps(std::move(gaps));
 }
 
+// The least number by which a series can be shifted onto itself, by the prefix function of Knuth,
+// Morris and Pratt, "Fast pattern matching in strings", 1977: linear in its length.
+std::size_t shortest_period(std::span<const std::int64_t> series) {
+  std::vector<std::size_t> border(series.size());
+  for (std::size_t at = 1; at < series.size(); ++at) {
+    auto length = border[at - 1];
+    while (length > 0 && series[at] != series[length]) length = border[length - 1];
+    border[at] = series[at] == series[length] ? length + 1 : 0;
+  }
+  return series.empty() ? 0 : series.size() - border.back();
+}
+
 // How many of the steps before `end` that leave something follow each other from the first one on.
 std::int64_t in_a_row(const std::vector<Left>& left, std::int64_t end) {
   std::int64_t row = 0;
@@ -388,18 +401,13 @@ Rate rate_of(const std::vector<std::int64_t>& added) {
   // The first steps may leave something once besides.
   for (std::size_t skipped = 0; skipped <= 2 && skipped + 2 <= count; ++skipped) {
     const auto most = std::min(longest_period, (count - skipped) / 2);
-    for (std::size_t period = 1; period <= most; ++period) {
-      bool repeats = true;
-      std::int64_t total = 0;
-      for (auto at = skipped; at + period < count && repeats; ++at) {
-        repeats = added[at] == added[at + period];
-      }
-      if (!repeats) continue;
-      for (auto at = skipped; at < skipped + period; ++at) total += added[at];
-      rate.period = static_cast<std::int64_t>(period);
-      rate.bytes_per_step = static_cast<double>(total) / static_cast<double>(period);
-      return rate;
-    }
+    const auto period = shortest_period(std::span(added).subspan(skipped));
+    if (period > most) continue;
+    std::int64_t total = 0;
+    for (auto at = skipped; at < skipped + period; ++at) total += added[at];
+    rate.period = static_cast<std::int64_t>(period);
+    rate.bytes_per_step = static_cast<double>(total) / static_cast<double>(period);
+    return rate;
   }
   std::int64_t total = 0;
   for (const auto bytes : added) total += bytes;

@@ -6,8 +6,16 @@
 namespace leaklab {
 namespace {
 
+// Addresses lie at regular distances, which a table by remainders may take badly.
+struct AddressHash {
+  std::size_t operator()(std::uint64_t address) const {
+    address *= 0x9e3779b97f4a7c15u;
+    return address ^ (address >> 32);
+  }
+};
+
 // Of each live address its row in `allocations`.
-using Live = std::unordered_map<std::uint64_t, std::uint32_t>;
+using Live = std::unordered_map<std::uint64_t, std::uint32_t, AddressHash>;
 
 // What the blocks say of what is live; rows that they contradict are dropped from `live`.
 void reconcile(const Snapshot& snapshot, std::size_t device, Live& live, Lifetimes& found) {

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
-#include <unordered_map>
 
 #include "classify.h"
 #include "growth.h"
@@ -32,8 +30,8 @@ struct LineLeak {
   FrameId frame = no_frame;
   StackId stack = 0;  // of the place that leaks most
   std::int64_t most = -1;
-  std::vector<std::int64_t> added;  // bytes by step of the trace, before `trusted`
-  std::vector<std::int64_t> young;  // from there on, what is likely to stay
+  std::vector<Left> added;  // before its place's last steps that tell, in any order
+  std::vector<Left> young;  // after these, what is likely to stay
   std::int64_t onset = -1;
   std::int64_t trusted = 0;
   std::int64_t live_bytes = 0;
@@ -41,9 +39,11 @@ struct LineLeak {
   std::int64_t earlier_count = 0;  // of these born before the trace
   std::int64_t times = 0;
   std::int64_t places = 0;
+  std::int64_t sizes = 0;       // how many different ones it leaves
+  std::int64_t births = 0;      // of its places, in whole steps
+  std::int64_t freed = 0;       // of them
   std::int64_t first_size = 0;
   std::int64_t last_size = 0;
-  bool growing_sizes = false;
   LeakTraits traits;
 };
 
@@ -80,6 +80,7 @@ class DeviceDiagnosis {
   void judge_places();
   bool steps_have_backward() const;
   void add_leak(const Group& group, const Judged& judged);
+  void add_traits(LineLeak& leak, std::span<const Left> left, bool regular) const;
   void add_lookalike(const Group& group, const Judged& judged);
   bool is_evaluation(std::int64_t step) const;
   void report_leaks();
@@ -156,32 +157,24 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
       stack.site == no_frame && sites_.any_frames() ? line_before(group.last_left) : stack.site;
   auto& leak = leaks_[line];
   leak.frame = line;
-  if (leak.added.empty()) {
-    leak.added.resize(static_cast<std::size_t>(steps_.count()));
-    leak.young.resize(leak.added.size());
-    leak.trusted = steps_.count();
-  }
+  if (leak.places == 0) leak.trusted = steps_.count();
   std::int64_t bytes = 0;
-  std::int64_t rises = 0;
-  std::int64_t last = -1;
   std::int64_t most_bytes = 0;
   std::int64_t most_count = 0;
   for (const auto& each : judged.growth) {
     if (each.step >= judged.trusted) {
       // Among what is younger than the place's things may grow, as much as a step left before.
-      const auto likely = std::min(each.bytes, most_bytes);
-      leak.young[static_cast<std::size_t>(each.step)] += likely;
-      leak.live_bytes += likely;
-      leak.live_count += std::min(each.count, most_count);
+      leak.young.push_back(
+          {each.step, std::min(each.bytes, most_bytes), std::min(each.count, most_count)});
+      leak.live_bytes += leak.young.back().bytes;
+      leak.live_count += leak.young.back().count;
       continue;
     }
-    leak.added[static_cast<std::size_t>(each.step)] += each.bytes;
+    leak.added.push_back(each);
     bytes += each.bytes;
     leak.live_count += each.count;
     most_bytes = std::max(most_bytes, each.bytes);
     most_count = std::max(most_count, each.count);
-    rises += last >= 0 && each.bytes > last ? 1 : 0;
-    last = each.bytes;
   }
   leak.trusted = std::min(leak.trusted, judged.trusted);
   leak.onset = leak.onset < 0 ? judged.onset : std::min(leak.onset, judged.onset);
@@ -194,6 +187,9 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
     leak.earlier_count = std::max(leak.earlier_count, group.unborn_count + cut);
   }
   ++leak.places;
+  leak.sizes += group.sizes;
+  leak.births += group.births;
+  leak.freed += group.freed;
   if (bytes > leak.most) {
     leak.most = bytes;
     leak.stack = group.stack;
@@ -208,16 +204,24 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   traits.recurrent = traits.recurrent || stack.recurrent;
   traits.in_call = traits.in_call || stack.callee != no_frame;
   traits.private_pool = traits.private_pool || group.pool != 0;
-  traits.scalar = leak.last_size <= 8;
   traits.replaced = traits.replaced || judged.judgement == Judgement::replaced;
-  traits.superlinear = judged.growth.size() >= 5 &&
-                       rises + 1 == static_cast<std::int64_t>(judged.growth.size()) &&
-                       !traits.replaced;
+}
+
+// What all places of the line together say of it.
+void DeviceDiagnosis::add_traits(LineLeak& leak, std::span<const Left> left, bool regular) const {
+  auto& traits = leak.traits;
+  const auto steps = std::ssize(left);
+  const auto falls = std::ranges::adjacent_find(
+      left, [](const Left& before, const Left& after) { return before.bytes >= after.bytes; });
+  traits.scalar = leak.last_size <= 8;
+  traits.superlinear = steps >= 5 && falls == left.end() && !traits.replaced;
   traits.many_places = leak.places >= 3 && traits.in_call;
-  traits.evaluation = std::ranges::all_of(
-      judged.growth, [&](const Left& each) { return is_evaluation(each.step); });
-  traits.rare = group.freed >= 3 * static_cast<std::int64_t>(group.left.size()) &&
-                group.left.size() * 3 < static_cast<std::size_t>(steps_.count());
+  traits.evaluation =
+      std::ranges::all_of(left, [&](const Left& each) { return is_evaluation(each.step); });
+  traits.rare = leak.freed >= 3 * steps && steps * 3 < steps_.count();
+  // What came again was found and not made again: no other step left something.
+  traits.every_size_once = leak.sizes >= 5 && leak.sizes == leak.births && !regular &&
+                           steps * 10 <= (steps_.count() - leak.onset) * 9;
 }
 
 void DeviceDiagnosis::add_lookalike(const Group& group, const Judged& judged) {
@@ -345,7 +349,8 @@ std::int64_t DeviceDiagnosis::onset_in_program(const LineLeak& leak) const {
 }
 
 void DeviceDiagnosis::report_leaks() {
-  std::vector<std::int64_t> all;
+  std::vector<Left> all;
+  std::vector<Left> all_left;
   std::int64_t onset = -1;
   for (auto& [frame, leak] : leaks_) {
     trusted_ = std::min(trusted_, leak.trusted);
@@ -353,16 +358,18 @@ void DeviceDiagnosis::report_leaks() {
   }
   for (auto& [frame, leak] : leaks_) {
     const auto end = std::max(leak.trusted, leak.onset + 1);
-    auto rate = rate_of({leak.added.begin() + leak.onset, leak.added.begin() + end});
+    all.insert(all.end(), leak.added.begin(), leak.added.end());
+    leak.added = summed(std::move(leak.added));
+    auto left = leak.added;
+    left.insert(left.end(), leak.young.begin(), leak.young.end());
+    left = summed(std::move(left));
+    all_left.insert(all_left.end(), left.begin(), left.end());
+    auto rate = rate_of(leak.added, leak.onset, end);
+    add_traits(leak, left, rate.period > 0);
     if (rate.period == 0 && !leak.traits.replaced) {
       // What is young counts as well: without a period the last step weighs as any other.
-      std::vector<std::int64_t> likely(leak.added.begin() + leak.onset, leak.added.end());
-      std::transform(likely.begin(), likely.end(), leak.young.begin() + leak.onset, likely.begin(),
-                     std::plus{});
-      rate.bytes_per_step = rate_of(likely).bytes_per_step;
+      rate.bytes_per_step = rate_of(left, leak.onset, steps_.count()).bytes_per_step;
     }
-    if (all.empty()) all.resize(leak.added.size());
-    std::transform(all.begin(), all.end(), leak.added.begin(), all.begin(), std::plus{});
     Finding finding;
     finding.device = result.device;
     finding.site = site(frame);
@@ -386,11 +393,6 @@ void DeviceDiagnosis::report_leaks() {
                   "{} allocations are live at the dump, those of {} steps older than anything "
                   "freed there; likely {}",
                   leak.live_count, leak.times, rule.cause);
-    std::int64_t live = 0;
-    for (std::size_t step = 0; step < leak.added.size(); ++step) {
-      live += leak.added[step] + leak.young[step];
-      finding.live_by_step.push_back(live);
-    }
     for (const auto id : snapshot_.stacks[leak.stack]) {
       if (finding.frames.size() == 12) break;
       if (sites_.frame(id).python != sites_.python()) continue;
@@ -407,13 +409,17 @@ void DeviceDiagnosis::report_leaks() {
   });
   if (leaks_.empty()) return;
   const auto end = std::max(trusted_, onset + 1);
-  const auto rate = rate_of({all.begin() + onset, all.begin() + end});
+  const auto rate = rate_of(summed(std::move(all)), onset, end);
   result.period = rate.period;
   result.bytes_per_step = rate.bytes_per_step;
   if (rate.period == 0) {
     result.bytes_per_step = 0;
     for (const auto& finding : result.findings) result.bytes_per_step += *finding.bytes_per_step;
   }
+  auto& leaked = result.steps.leaked_after;
+  leaked.resize(static_cast<std::size_t>(steps_.count()));
+  for (const auto& each : all_left) leaked[static_cast<std::size_t>(each.step)] += each.bytes;
+  std::partial_sum(leaked.begin(), leaked.end(), leaked.begin());
   result.onset_step = result.findings.front().onset_step;
   for (const auto& finding : result.findings) {
     result.onset_step = std::min(result.onset_step, finding.onset_step);
@@ -465,6 +471,7 @@ void DeviceDiagnosis::decide() {
   const auto drop = [&](std::string why) {
     result.verdict = Verdict::undecided;
     result.findings.clear();
+    result.steps.leaked_after.clear();
     result.bytes_per_step = 0;
     result.onset_step = -1;
     result.period = 0;

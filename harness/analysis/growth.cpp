@@ -42,8 +42,15 @@ struct SizeUse {
   std::int64_t last_step = -2;
   std::int64_t steps = 0;  // distinct ones
   std::int64_t births = 0;
+  bool left = false;  // something of it is live at the dump
   std::uint32_t group = HashIndex::none;
 };
+
+void add(std::vector<Left>& series, std::int64_t step, std::int64_t bytes) {
+  if (series.empty() || series.back().step != step) series.push_back({step, 0, 0});
+  series.back().bytes += bytes;
+  ++series.back().count;
+}
 
 // Which group each allocation belongs to.
 class Grouping {
@@ -66,6 +73,18 @@ class Grouping {
   std::vector<Group> finished();
   Group& of(const TraceEvent& event) {
     return groups_[uses_.find({event.stack, event.size})->second.group];
+  }
+  // An allocation of a whole step that is live at the dump.
+  void add_left(const TraceEvent& event, EventIndex born, std::int64_t step) {
+    auto& use = uses_.find({event.stack, event.size})->second;
+    auto& group = groups_[use.group];
+    if (!std::exchange(use.left, true)) ++group.sizes;
+    if (group.left.empty()) group.first_size = event.size;
+    group.last_size = event.size;
+    group.last_left = born;
+    group.pool = event.pool;
+    add(group.left, step, event.size);
+    add(group.held, step, event.size);
   }
   // Of a block born before the trace; nullptr: of no group.
   Group* of(const Unborn& block) {
@@ -126,22 +145,11 @@ void Grouping::form() {
   }
 }
 
-std::vector<Left> merged(const std::vector<Left>& left, const std::vector<Left>& right) {
-  std::vector<Left> both;
-  std::ranges::merge(left, right, std::back_inserter(both), {}, &Left::step, &Left::step);
-  std::vector<Left> sums;
-  for (const auto& each : both) {
-    if (sums.empty() || sums.back().step != each.step) sums.push_back({each.step, 0, 0});
-    sums.back().bytes += each.bytes;
-    sums.back().count += each.count;
-  }
-  return sums;
-}
-
 std::vector<Group> Grouping::finished() {
   std::vector<Group> found;
   auto first = HashIndex::none;
   auto keeper = HashIndex::none;  // in `found`, of the groups from `first` on
+  std::vector<bool> joined;       // by group found: whether it is of several
   for (std::size_t row = 0; row < groups_.size(); ++row) {
     auto& group = groups_[row];
     if (nearby_[row] != std::exchange(first, nearby_[row])) keeper = HashIndex::none;
@@ -149,30 +157,34 @@ std::vector<Group> Grouping::finished() {
     if (!keeps || keeper == HashIndex::none) {
       if (keeps) keeper = static_cast<std::uint32_t>(found.size());
       found.push_back(std::move(group));
+      joined.push_back(false);
       continue;
     }
     auto& into = found[keeper];
-    if (group.left.front().step < into.left.front().step) into.first_size = group.first_size;
+    joined[keeper] = true;
+    if (group.left.front().step < into.left.front().step) {
+      into.first_size = group.first_size;
+      std::swap(into.left.front(), group.left.front());  // stays the earliest until all are sorted
+    }
     if (group.last_left > into.last_left) {
       into.last_left = group.last_left;
       into.last_size = group.last_size;
     }
     into.size = -1;
-    into.left = merged(into.left, group.left);
-    into.held = into.left;
+    into.left.insert(into.left.end(), group.left.begin(), group.left.end());
     into.births += group.births;
+    into.sizes += group.sizes;
     into.early_bytes += group.early_bytes;
     into.early_count += group.early_count;
     into.unborn_bytes += group.unborn_bytes;
     into.unborn_count += group.unborn_count;
   }
+  for (std::size_t at = 0; at < found.size(); ++at) {
+    if (!joined[at]) continue;
+    found[at].left = summed(std::move(found[at].left));
+    found[at].held = found[at].left;
+  }
   return found;
-}
-
-void add(std::vector<Left>& series, std::int64_t step, std::int64_t bytes) {
-  if (series.empty() || series.back().step != step) series.push_back({step, 0, 0});
-  series.back().bytes += bytes;
-  ++series.back().count;
 }
 
 // In how many steps, up to the end of the trace, one tensor of the place was replaced by a larger
@@ -231,16 +243,36 @@ Gaps gaps_among_own_kinds(const std::vector<Left>& left, const Steps& steps) {
   return Gaps(std::move(gaps));
 }
 
-// The least number by which a series can be shifted onto itself, by the prefix function of Knuth,
-// Morris and Pratt, "Fast pattern matching in strings", 1977: linear in its length.
-std::size_t shortest_period(std::span<const std::int64_t> series) {
-  std::vector<std::size_t> border(series.size());
-  for (std::size_t at = 1; at < series.size(); ++at) {
+// The least number of steps by which what is added in those from `begin` to before `end` can be
+// shifted onto itself, up to half of them; 0: none. By the prefix function of Knuth, Morris and
+// Pratt, "Fast pattern matching in strings", 1977, over the steps that add something, each with the
+// steps since the one before: linear in their number.
+std::int64_t shortest_period(std::span<const Left> added, std::int64_t begin, std::int64_t end) {
+  if (added.empty()) return 0;
+  const auto gap = [&](std::size_t at) { return added[at].step - added[at - 1].step; };
+  const auto same = [&](std::size_t left, std::size_t right) {
+    return gap(left) == gap(right) && added[left].bytes == added[right].bytes;
+  };
+  // Of added[1] and later, since nothing is known of the time before the first one.
+  std::vector<std::size_t> border(added.size());
+  for (std::size_t at = 2; at < added.size(); ++at) {
     auto length = border[at - 1];
-    while (length > 0 && series[at] != series[length]) length = border[length - 1];
-    border[at] = series[at] == series[length] ? length + 1 : 0;
+    while (length > 0 && !same(at, length + 1)) length = border[length];
+    border[at] = same(at, length + 1) ? length + 1 : 0;
   }
-  return series.empty() ? 0 : series.size() - border.back();
+  const auto before = added.front().step - begin;
+  for (auto length = border.back();; length = border[length]) {
+    const auto shift = added.size() - 1 - length;
+    if (shift > 0) {
+      const auto period = added[shift].step - added.front().step;
+      // No step before the first one, and none after the last one, may lack what its copy has.
+      if (added[shift].bytes == added.front().bytes && before < gap(shift) &&
+          added[length + 1].step + period >= end) {
+        return period * 2 <= end - begin ? period : 0;
+      }
+    }
+    if (length == 0) return 0;
+  }
 }
 
 // How many of the steps before `end` that leave something follow each other from the first one on.
@@ -286,12 +318,7 @@ std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& li
     if (born >= count) continue;
     ++group.births;
     if (live) {
-      if (group.left.empty()) group.first_size = event.size;
-      group.last_size = event.size;
-      group.last_left = allocation.born;
-      group.pool = event.pool;
-      add(group.left, born, event.size);
-      add(group.held, born, event.size);
+      grouping.add_left(event, allocation.born, born);
       continue;
     }
     const auto freed = steps.of(allocation.freed);
@@ -393,26 +420,37 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   return judged;
 }
 
-Rate rate_of(const std::vector<std::int64_t>& added) {
-  Rate rate;
-  const auto count = added.size();
-  if (count == 0) return rate;
-  constexpr std::size_t longest_period = 4096;
-  // The first steps may leave something once besides.
-  for (std::size_t skipped = 0; skipped <= 2 && skipped + 2 <= count; ++skipped) {
-    const auto most = std::min(longest_period, (count - skipped) / 2);
-    const auto period = shortest_period(std::span(added).subspan(skipped));
-    if (period > most) continue;
-    std::int64_t total = 0;
-    for (auto at = skipped; at < skipped + period; ++at) total += added[at];
-    rate.period = static_cast<std::int64_t>(period);
-    rate.bytes_per_step = static_cast<double>(total) / static_cast<double>(period);
-    return rate;
+std::vector<Left> summed(std::vector<Left> parts) {
+  std::ranges::stable_sort(parts, {}, &Left::step);
+  std::vector<Left> sums;
+  for (const auto& each : parts) {
+    if (sums.empty() || sums.back().step != each.step) sums.push_back({each.step, 0, 0});
+    sums.back().bytes += each.bytes;
+    sums.back().count += each.count;
   }
-  std::int64_t total = 0;
-  for (const auto bytes : added) total += bytes;
-  rate.bytes_per_step = static_cast<double>(total) / static_cast<double>(count);
-  return rate;
+  return sums;
+}
+
+Rate rate_of(std::span<const Left> added, std::int64_t begin, std::int64_t end) {
+  const auto bytes_before = [&](std::span<const Left> from, std::int64_t limit) {
+    std::int64_t total = 0;
+    for (const auto& each : from) total += each.step < limit ? each.bytes : 0;
+    return static_cast<double>(total);
+  };
+  const auto from = [&](std::int64_t step) {
+    return std::span(std::ranges::lower_bound(added, step, {}, &Left::step), added.end());
+  };
+  added = from(begin);
+  if (begin >= end) return {};
+  // The first steps may leave something once besides.
+  for (std::int64_t skipped = 0; skipped <= 2 && skipped + 2 <= end - begin; ++skipped) {
+    const auto rest = from(begin + skipped);
+    const auto before_end = std::ranges::lower_bound(rest, end, {}, &Left::step);
+    const auto period = shortest_period({rest.begin(), before_end}, begin + skipped, end);
+    if (period == 0) continue;
+    return {bytes_before(rest, begin + skipped + period) / static_cast<double>(period), period};
+  }
+  return {bytes_before(added, end) / static_cast<double>(end - begin), 0};
 }
 
 }  // namespace leaklab

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "lifetimes.h"
@@ -31,6 +32,7 @@ struct Group {
   std::int64_t early_count = 0;
   std::int64_t unborn_bytes = 0;  // live at the dump and born before the trace
   std::int64_t unborn_count = 0;
+  std::int64_t sizes = 0;       // how many different ones are left
   std::int64_t first_size = 0;  // of what is left
   std::int64_t last_size = 0;
   EventIndex last_left = 0;  // where the last of it was allocated
@@ -67,7 +69,11 @@ struct Rate {
   std::int64_t period = 0;  // 0: none found, the mean over all steps
 };
 
-// Of what is added in each step from the first one of `added` on.
-Rate rate_of(const std::vector<std::int64_t>& added);
+// Of what is added in the steps from `begin` to before `end`; `added` is sorted by step, and each
+// step is in it once at most.
+Rate rate_of(std::span<const Left> added, std::int64_t begin, std::int64_t end);
+
+// Sorted by step, what has the same step added up.
+std::vector<Left> summed(std::vector<Left> parts);
 
 }  // namespace leaklab

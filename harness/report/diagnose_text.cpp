@@ -146,19 +146,6 @@ std::string oom_text(const FailedAllocation& oom) {
   return text;
 }
 
-// Bytes of all leaks of the device after each step.
-std::vector<std::int64_t> leaking(const Diagnosis& diagnosis) {
-  std::vector<std::int64_t> sum;
-  for (const auto& finding : diagnosis.findings) {
-    if (finding.device != diagnosis.device) continue;
-    sum.resize(std::max(sum.size(), finding.live_by_step.size()));
-    for (std::size_t step = 0; step < finding.live_by_step.size(); ++step) {
-      sum[step] += finding.live_by_step[step];
-    }
-  }
-  return sum;
-}
-
 }  // namespace
 
 std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis, bool frames,
@@ -169,7 +156,7 @@ std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis, b
     text += fmt::format("\n  {}\n", steps);
   }
   text += plot("live after each step", diagnosis.steps.live_after, style);
-  if (leak) text += plot("of it what leaks", leaking(diagnosis), style);
+  if (leak) text += plot("of it what leaks", diagnosis.steps.leaked_after, style);
   if (leak) text += "\nwhat leaks\n";
   if (!leak && !diagnosis.findings.empty()) text += "\nlive at the dump\n";
   for (const auto& finding : diagnosis.findings) {

@@ -70,7 +70,7 @@ TEST(Diagnosis, the_series_of_a_leak_rises_to_what_is_live_at_the_dump) {
   }
   const auto found = after(program);
   ASSERT_THAT(found.findings, SizeIs(1)) << found.summary;
-  const auto& series = found.findings.front().live_by_step;
+  const auto& series = found.steps.leaked_after;
   ASSERT_THAT(series, SizeIs(12));
   for (std::size_t step = 1; step < series.size(); ++step) {
     EXPECT_EQ(series[step] - series[step - 1], 640) << step;

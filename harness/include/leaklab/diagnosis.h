@@ -52,8 +52,6 @@ struct Finding {
   std::int64_t period = 0;               // steps after which it repeats; 0: irregular
   std::int64_t first_size = 0;           // requested bytes of the first and the last allocation
   std::int64_t last_size = 0;
-  std::vector<std::int64_t>
-      live_by_step;  // requested bytes of the leak after each step of the trace
   std::vector<std::string>
       frames;  // "file:line function", or the function, around the site, innermost first
 };
@@ -86,6 +84,7 @@ struct StepsFound {
   double confidence = 0;
   std::vector<std::int64_t> kinds;       // steps of each kind, training and evaluation for example
   std::vector<std::int64_t> live_after;  // requested bytes live after each whole step
+  std::vector<std::int64_t> leaked_after;  // of these what leaks; empty: nothing does
 };
 
 struct Diagnosis {

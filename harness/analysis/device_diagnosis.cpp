@@ -39,9 +39,9 @@ struct LineLeak {
   std::int64_t earlier_count = 0;  // of these born before the trace
   std::int64_t times = 0;
   std::int64_t places = 0;
-  std::int64_t sizes = 0;       // how many different ones it leaves
-  std::int64_t births = 0;      // of its places, in whole steps
-  std::int64_t freed = 0;       // of them
+  std::int64_t sizes = 0;   // how many different ones it leaves
+  std::int64_t births = 0;  // of its places, in whole steps
+  std::int64_t freed = 0;   // of them
   std::int64_t first_size = 0;
   std::int64_t last_size = 0;
   LeakTraits traits;
@@ -227,6 +227,7 @@ void DeviceDiagnosis::add_traits(LineLeak& leak, std::span<const Left> left, boo
 void DeviceDiagnosis::add_lookalike(const Group& group, const Judged& judged) {
   const auto& stack = sites_.stack(group.stack);
   Lookalike each;
+  each.device = result.device;
   each.site = site(stack.site);
   for (const auto& left : group.left) each.bytes += left.bytes;
   if (judged.judgement == Judgement::bounded && group.longest_life >= 2) {
@@ -332,7 +333,7 @@ void DeviceDiagnosis::judge_places() {
     });
     if (known != result.lookalikes.end()) {
       known->bytes += each.bytes;
-    } else if (result.lookalikes.size() < 8) {
+    } else if (result.lookalikes.size() < most_lookalikes) {
       result.lookalikes.push_back(std::move(each));
     }
   }

@@ -10,6 +10,8 @@
 
 namespace leaklab {
 
+inline constexpr std::size_t most_lookalikes = 8;
+
 // What a recording with all that a diagnosis can use looks like.
 inline constexpr std::string_view record_call =
     "torch.cuda.memory._record_memory_history(max_entries=1000000, stacks=\"python\")";

@@ -114,6 +114,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
   for (std::size_t device = 0; device < snapshot.traces.size(); ++device) {
     // A single event is what recording of the state alone leaves.
     if (snapshot.traces[device].size() < 2) continue;
+    if (options.device >= 0 && options.device != static_cast<std::int64_t>(device)) continue;
     devices.push_back(diagnose_device(snapshot, device, sites, options));
   }
   Diagnosis diagnosis;
@@ -130,16 +131,21 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
     for (auto at = devices.begin(); at != devices.end(); ++at) {
       if (at == main) continue;
       if (at->verdict == Verdict::leak) {
+        // Only if they repeat together.
+        if (at->period != main->period) main->period = 0;
         main->bytes_per_step += at->bytes_per_step;
         main->onset_step = std::min(main->onset_step, at->onset_step);
         std::ranges::move(at->findings, std::back_inserter(main->findings));
       } else if (at->verdict == Verdict::undecided) {
         main->limits.push_back(fmt::format("device {}: {}", at->device, at->limits.front()));
       }
+      std::ranges::move(at->lookalikes, std::back_inserter(main->lookalikes));
       if (!main->oom) main->oom = std::move(at->oom);
     }
     diagnosis = std::move(*main);
     // Those of one device are sorted already.
+    std::ranges::stable_sort(diagnosis.lookalikes, std::greater{}, &Lookalike::bytes);
+    diagnosis.lookalikes.resize(std::min(diagnosis.lookalikes.size(), most_lookalikes));
     std::ranges::stable_sort(diagnosis.findings, std::greater{}, [](const Finding& finding) {
       return finding.bytes_per_step.value_or(0);
     });

@@ -53,6 +53,7 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
   auto lookalikes = nlohmann::json::array();
   for (const auto& each : diagnosis.lookalikes) {
     lookalikes.push_back({{"class", each.taxonomy},
+                          {"device", each.device},
                           {"site", site_json(each.site)},
                           {"bytes", each.bytes},
                           {"reason", each.reason}});
@@ -60,7 +61,8 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
   nlohmann::json oom;
   if (diagnosis.oom) {
     const auto& each = *diagnosis.oom;
-    oom = {{"request", each.request},
+    oom = {{"device", each.device},
+           {"request", each.request},
            {"device_free", each.device_free},
            {"live", each.live},
            {"reserved", each.reserved},
@@ -72,6 +74,7 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
   }
   const auto& steps = diagnosis.steps;
   return {{"verdict", to_string(diagnosis.verdict)},
+          {"device", diagnosis.device},
           {"bytes_per_step", diagnosis.verdict == Verdict::undecided
                                  ? nlohmann::json()
                                  : rate_json(diagnosis.bytes_per_step)},

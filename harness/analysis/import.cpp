@@ -13,6 +13,7 @@
 #include "leaklab/error.h"
 #include "leaklab/signature.h"
 #include "lifetimes.h"
+#include "segments.h"
 #include "sites.h"
 #include "steps.h"
 
@@ -433,24 +434,30 @@ FileLevels file_levels(const Snapshot& snapshot, std::size_t device,
   for (const auto entry : file.entries) {
     file.levels.push_back({requested[entry], allocations[entry]});
   }
+  Segments segments(snapshot, device);
+  file.reserved.resize(file.entries.size());
+  auto undone = trace.size();
+  for (auto boundary = file.entries.size(); boundary-- > 0;) {
+    for (; undone > file.entries[boundary]; --undone) segments.undo(trace[undone - 1]);
+    file.reserved[boundary] = segments.reserved();
+  }
   return file;
 }
 
 Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& options) {
   Imported imported;
   imported.diagnosis = diagnose(snapshot, options);
+  // Of several devices the one that leaks most.
+  if (std::ranges::any_of(imported.diagnosis.findings, [&](const Finding& finding) {
+        return finding.device != imported.diagnosis.device;
+      })) {
+    auto of_one = options;
+    of_one.device = imported.diagnosis.device;
+    imported.diagnosis = diagnose(snapshot, of_one);
+  }
   const auto& diagnosis = imported.diagnosis;
   if (diagnosis.verdict == Verdict::undecided) {
     throw Error(Exit::undecided, "there is nothing to import: " + diagnosis.summary);
-  }
-  // Of several devices the one that leaks most.
-  if (std::erase_if(imported.diagnosis.findings, [&](const Finding& finding) {
-        return finding.device != diagnosis.device;
-      }) > 0) {
-    imported.diagnosis.bytes_per_step = 0;
-    for (const auto& finding : diagnosis.findings) {
-      imported.diagnosis.bytes_per_step += finding.bytes_per_step.value_or(0);
-    }
   }
   auto history = history_of(snapshot, static_cast<std::size_t>(diagnosis.device), options);
   if (history.has_rest) history.boundaries.pop_back();

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "segments.h"
+
 namespace leaklab {
 namespace {
 
@@ -27,19 +29,20 @@ Room room_at(const Snapshot& snapshot, std::size_t device, const std::vector<Tra
       if (block.state != BlockState::inactive) taken[block.address] = block.size;
     }
   }
+  Segments segments(snapshot, device);
   for (auto later = trace.size(); later-- > at;) {
     const auto& event = trace[later];
+    segments.undo(event);
     if (event.kind == EventKind::alloc) taken.erase(event.address);
     if (event.kind == EventKind::free_completed) {
       taken[event.address] = (event.size + 511) / 512 * 512;
     }
   }
   Room room;
-  for (const auto& segment : snapshot.segments) {
-    if (static_cast<std::size_t>(segment.device) != device) continue;
-    room.reserved += segment.total_size;
-    auto from = segment.address;
-    const auto end = segment.address + static_cast<std::uint64_t>(segment.total_size);
+  room.reserved = segments.reserved();
+  for (const auto& [address, range] : segments.by_address()) {
+    auto from = address;
+    const auto end = address + static_cast<std::uint64_t>(range.size);
     const auto gap = [&](std::uint64_t to) {
       if (to <= from) return;
       const auto bytes = static_cast<std::int64_t>(to - from);
@@ -99,6 +102,7 @@ std::optional<FailedAllocation> out_of_memory(const Snapshot& snapshot, std::siz
   if (at == 0) return std::nullopt;
   --at;
   FailedAllocation oom;
+  oom.device = static_cast<std::int64_t>(device);
   oom.request = trace[at].size;
   oom.device_free = static_cast<std::int64_t>(trace[at].address);
   oom.live = levels[at];

@@ -1,8 +1,10 @@
-// The rules are the three tables below: part of a file's path or of a function's name, and what is
-// said of the frame.
+// The rules are the tables below: part of a file's path or of a function's name, and what is said
+// of the frame.
 #include "sites.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -26,72 +28,73 @@ struct Rule {
   unsigned says;
 };
 
-// Parts of paths of Python files, backslashes turned. All that match count.
-constexpr Rule python_files[] = {
-    {"site-packages/", library},
-    {"dist-packages/", library},
-    {"conda/lib/", library},
-    {"conda3/lib/", library},
-    {"lib/python2", library | framework},
-    {"lib/python3", library | framework},
-    {"lib64/python3", library | framework},
-    {"/Lib/runpy.py", library | framework},
-    {"/Lib/threading.py", library | framework},
-    {"/Lib/contextlib.py", library | framework},
-    {"/Lib/functools.py", library | framework},
-    {"/Lib/asyncio/", library | framework},
-    {"/Lib/concurrent/", library | framework},
-    {"<frozen ", library | framework},
-    {"<__array_function__", library | framework},
-    {"<eval_with_key>", library | framework | inside_step},
-    {"<torch_package", library},
-    {"importlib/", library | framework},
-    {"/copy.py", inside_step},
-    {"torchinductor_", library | framework | inside_step},
-    {"/torch/_", library | framework | inside_step},
-    {"/torch/amp/", library | framework | inside_step},
-    {"/torch/autograd/", library | framework | inside_step},
-    {"/torch/cuda/", library | framework | inside_step},
-    {"/torch/distributed/", library | framework | inside_step},
-    {"/torch/functional.py", library | framework | inside_step},
-    {"/torch/fx/", library | framework | inside_step},
-    {"/torch/jit/", library | framework | inside_step},
-    {"/torch/multiprocessing/", library | framework},
-    {"/torch/nn/", library | framework | inside_step},
-    {"/torch/nn/modules/", layer},
-    {"/torch/nn/modules/rnn.py", recurrent},
-    {"/torch/optim/", library | framework | inside_step | optimizer},
-    {"/torch/profiler/", library | framework},
-    {"/torch/serialization.py", library | framework | inside_step | loads_model},
-    {"/torch/storage.py", library | framework | inside_step},
-    {"/torch/utils/", library | framework | inside_step},
-    {"packages/torch/", library | framework | inside_step},
-    {"packages/apex/optimizers/", optimizer | inside_step},
-    {"packages/bitsandbytes/optim/", optimizer | inside_step},
-    {"packages/safetensors/", loads_model | inside_step},
+// Where a path stops being a place on somebody's machine.
+enum class Root : std::uint8_t {
+  anywhere,  // the rule's part may stand anywhere in the path
+  packages,  // the part stands where installed packages, or PyTorch's own sources, begin
+  standard,  // likewise of the standard library
+};
+
+struct FileRule {
+  Root root;
+  std::string_view part;
+  unsigned says;
+};
+
+// Of paths of Python files, backslashes turned. All that match count.
+constexpr FileRule python_files[] = {
+    {Root::standard, "", library | framework},
+    {Root::standard, "copy.py", inside_step},
+    {Root::packages, "", library},
+    {Root::anywhere, "<frozen ", library | framework},
+    {Root::anywhere, "<__array_function__", library | framework},
+    {Root::anywhere, "<eval_with_key>", library | framework | inside_step},
+    {Root::anywhere, "<torch_package", library},
+    {Root::anywhere, "/torchinductor_", library | framework | inside_step},
+    {Root::packages, "torch/", library | framework | inside_step},
+    {Root::packages, "torch/nn/modules/", layer},
+    {Root::packages, "torch/nn/modules/rnn.py", recurrent},
+    {Root::packages, "torch/optim/", optimizer},
+    {Root::packages, "torch/serialization.py", loads_model},
+    {Root::packages, "apex/optimizers/", optimizer | inside_step},
+    {Root::packages, "bitsandbytes/optim/", optimizer | inside_step},
+    {Root::packages, "safetensors/", loads_model | inside_step},
     // Models and what they are made of, whose loops go round layers.
-    {"packages/transformers/models/", inside_step},
-    {"packages/diffusers/models/", inside_step},
-    {"packages/timm/", inside_step},
-    {"packages/torchvision/", inside_step},
-    {"packages/torchmetrics/", inside_step},
-    {"packages/peft/", inside_step},
-    {"packages/flash_attn/", inside_step},
-    {"packages/xformers/", inside_step},
-    {"packages/triton/", inside_step},
-    {"packages/deepspeed/runtime/zero/", inside_step},
+    {Root::packages, "transformers/models/", inside_step},
+    {Root::packages, "diffusers/models/", inside_step},
+    {Root::packages, "timm/", inside_step},
+    {Root::packages, "torchvision/", inside_step},
+    {Root::packages, "torchmetrics/", inside_step},
+    {Root::packages, "peft/", inside_step},
+    {Root::packages, "flash_attn/", inside_step},
+    {Root::packages, "xformers/", inside_step},
+    {Root::packages, "triton/", inside_step},
+    {Root::packages, "deepspeed/runtime/zero/", inside_step},
     // One request: a loop over tokens.
-    {"transformers/generation/", inside_step},
+    {Root::packages, "transformers/generation/", inside_step},
     // Stand above loops over steps.
-    {"/torch/utils/_contextlib.py", never_inside_step},
-    {"/torch/autograd/grad_mode.py", never_inside_step},
-    {"/torch/autograd/profiler.py", never_inside_step},
-    {"/torch/amp/autocast_mode.py", never_inside_step},
-    {"/torch/utils/benchmark/", never_inside_step},
-    {"/torch/distributed/run.py", never_inside_step},
-    {"/torch/distributed/launch", never_inside_step},
-    {"/torch/distributed/elastic/", never_inside_step},
-    {"/torch/multiprocessing/", never_inside_step},
+    {Root::packages, "torch/utils/_contextlib.py", never_inside_step},
+    {Root::packages, "torch/autograd/grad_mode.py", never_inside_step},
+    {Root::packages, "torch/autograd/profiler.py", never_inside_step},
+    {Root::packages, "torch/amp/autocast_mode.py", never_inside_step},
+    {Root::packages, "torch/profiler/", never_inside_step},
+    {Root::packages, "torch/utils/benchmark/", never_inside_step},
+    {Root::packages, "torch/distributed/run.py", never_inside_step},
+    {Root::packages, "torch/distributed/launch", never_inside_step},
+    {Root::packages, "torch/distributed/elastic/", never_inside_step},
+    {Root::packages, "torch/multiprocessing/", never_inside_step},
+};
+
+// Files by which PyTorch's own folder is known, wherever its sources lie.
+constexpr std::string_view files_of_torch[] = {
+    "nn/modules/module.py",
+    "nn/functional.py",
+    "optim/optimizer.py",
+    "utils/_contextlib.py",
+    "autograd/__init__.py",
+    "_tensor.py",
+    "_ops.py",
+    "_compile.py",
 };
 
 // Whole names of Python functions.
@@ -175,14 +178,91 @@ bool is_python(std::string_view file, std::uint64_t line) {
          file.find(".so.") == std::string_view::npos;
 }
 
-unsigned said_of_file(std::string_view file) {
-  // A leading slash, so that "torch/nn/..." is a folder like any other.
+// A leading slash, so that "torch/nn/..." is a folder like any other.
+std::string path_of(std::string_view file) {
   std::string path = "/";
   path += file;
   std::ranges::replace(path, '\\', '/');
+  return path;
+}
+
+// What follows the last "<folder>/" in the path; nothing where there is none.
+std::optional<std::string_view> after(std::string_view folder, std::string_view path) {
+  const auto at = path.rfind(folder);
+  if (at == std::string_view::npos) return std::nullopt;
+  return path.substr(at + folder.size());
+}
+
+// The path within the standard library: .../lib/python3.12/..., or on Windows .../Python312/Lib/...
+// and .../anaconda3/lib/...
+std::optional<std::string_view> in_standard(std::string_view path) {
+  for (const std::string_view library : {"/lib/python", "/lib64/python", "/lib/pypy"}) {
+    const auto rest = after(library, path);
+    if (!rest) continue;
+    const auto digits = rest->find_first_not_of("0123456789.");
+    if (digits != 0 && digits != std::string_view::npos && (*rest)[digits] == '/') {
+      return rest->substr(digits + 1);
+    }
+  }
+  if (path.size() < 3 || path[2] != ':') return std::nullopt;
+  const auto low = lower(path);
+  const auto rest = after("/lib/", low);
+  if (!rest) return std::nullopt;
+  const auto above = std::string_view(low).substr(0, low.size() - rest->size() - 5);
+  const auto folder = above.substr(above.find_last_of('/') + 1);
+  const bool python =
+      folder.starts_with("python") || folder.ends_with("conda3") || folder == "conda";
+  return python ? std::optional(path.substr(path.size() - rest->size())) : std::nullopt;
+}
+
+// The folders that hold PyTorch's package, of which a file by its name is among the frames.
+std::vector<std::string> folders_of_torch(const Snapshot& snapshot) {
+  std::set<std::string> folders{"/"};
+  for (const auto& frame : snapshot.frames) {
+    const auto file = snapshot.strings[frame.file];
+    for (const auto known : files_of_torch) {
+      if (!file.ends_with(known)) continue;
+      auto folder = path_of(file.substr(0, file.size() - known.size()));
+      if (!folder.ends_with("/torch/")) continue;
+      folder.resize(folder.size() - std::string_view("torch/").size());
+      folders.insert(std::move(folder));
+    }
+  }
+  return {folders.begin(), folders.end()};
+}
+
+// The path within the folder of installed packages, or within a folder of those given.
+std::optional<std::string_view> in_packages(std::string_view path,
+                                            const std::vector<std::string>& folders_of_torch) {
+  for (const std::string_view packages : {"/site-packages/", "/dist-packages/"}) {
+    if (const auto rest = after(packages, path)) return rest;
+  }
+  for (const auto& folder : folders_of_torch) {
+    if (path.starts_with(folder) && path.substr(folder.size()).starts_with("torch/")) {
+      return path.substr(folder.size());
+    }
+  }
+  return std::nullopt;
+}
+
+unsigned said_of_file(std::string_view file, const std::vector<std::string>& folders_of_torch) {
+  const auto path = path_of(file);
+  const auto packaged = in_packages(path, folders_of_torch);
+  const auto standard = packaged ? std::nullopt : in_standard(path);
+  const auto matches = [&](const FileRule& rule) {
+    switch (rule.root) {
+      case Root::packages:
+        return packaged && packaged->starts_with(rule.part);
+      case Root::standard:
+        return standard && standard->starts_with(rule.part);
+      case Root::anywhere:
+        break;
+    }
+    return path.find(rule.part) != std::string::npos;
+  };
   unsigned says = 0;
   for (const auto& rule : python_files) {
-    if (path.find(rule.part) != std::string::npos) says |= rule.says;
+    if (matches(rule)) says |= rule.says;
   }
   return says;
 }
@@ -207,9 +287,18 @@ std::string shown(std::string_view name) {
   return text;
 }
 
+std::string lower(std::string_view text) {
+  std::string low(text);
+  std::ranges::transform(low, low.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  return low;
+}
+
 Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
   // Files and functions are far fewer than frames.
   std::vector<int> said_of_files(snapshot.strings.size(), -1);
+  const auto torch = folders_of_torch(snapshot);
   // Without debug information a native frame has the program as its file and an offset as its line.
   std::vector<bool> is_program(snapshot.strings.size(), false);
   for (const auto& frame : snapshot.frames) {
@@ -223,7 +312,7 @@ Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
     traits.python = is_python(file, frame.line) && !is_program[frame.file];
     if (traits.python) {
       auto& said = said_of_files[frame.file];
-      if (said < 0) said = static_cast<int>(said_of_file(file));
+      if (said < 0) said = static_cast<int>(said_of_file(file, torch));
       auto says = static_cast<unsigned>(said);
       for (const auto& rule : python_functions) {
         if (rule.part == function) says |= rule.says;

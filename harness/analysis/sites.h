@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +16,9 @@ inline constexpr FrameId no_frame = 0xffffffff;
 
 // A name of the file as it is shown: what a terminal would take for orders is a '?'.
 std::string shown(std::string_view name);
+
+// In lower case, as far as ASCII goes.
+std::string lower(std::string_view text);
 
 // What the rules in sites.cpp say of one frame.
 struct FrameTraits {

@@ -36,14 +36,6 @@ Numbered numbered(std::string_view name) {
   return found;
 }
 
-std::string lower(std::string_view text) {
-  std::string low(text);
-  std::ranges::transform(low, low.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return low;
-}
-
 // Whether a mark's name says that it is about steps. What optimizers and the compiler write does
 // not count.
 bool names_steps(std::string_view name) {

@@ -22,31 +22,6 @@ struct Options {
   std::string json;
 };
 
-// Bytes in segments of that device at each boundary: the segments of the file, less what the trace
-// adds after the boundary.
-std::vector<std::int64_t> reserved_of(const Snapshot& snapshot, std::size_t device,
-                                      const std::vector<std::size_t>& entries) {
-  std::int64_t reserved = 0;
-  for (const auto& segment : snapshot.segments) {
-    if (segment.device == static_cast<std::int32_t>(device)) reserved += segment.total_size;
-  }
-  std::vector<std::int64_t> levels(entries.size());
-  const auto& trace = snapshot.traces[device];
-  auto event = trace.size();
-  for (auto i = entries.size(); i-- > 0;) {
-    for (; event > entries[i]; --event) {
-      const auto kind = trace[event - 1].kind;
-      if (kind == EventKind::segment_alloc || kind == EventKind::segment_map) {
-        reserved -= trace[event - 1].size;
-      } else if (kind == EventKind::segment_free || kind == EventKind::segment_unmap) {
-        reserved += trace[event - 1].size;
-      }
-    }
-    levels[i] = reserved;
-  }
-  return levels;
-}
-
 std::vector<ReplayedLevel> replayed(const History& history, const Environment& environment,
                                     const Options& options) {
   const Job job{[&] {
@@ -106,7 +81,6 @@ Exit run(const Options& options) {
   const auto history = history_of(snapshot, device, asked);
   const auto environment = resolve_environment(options.env);
   const auto got = replayed(history, environment, options);
-  const auto reserved = reserved_of(snapshot, device, filed.entries);
 
   const bool segments = environment.backend == "cuda";  // the CPU's allocator has none
   bool same = true;
@@ -132,13 +106,13 @@ Exit run(const Options& options) {
                number(got[i].live.requested),
                number(want.allocations),
                number(got[i].live.allocations),
-               number(reserved[i]),
+               number(filed.reserved[i]),
                segments ? number(got[i].reserved) : Cell{"-", Tint::none}});
     rows.push_back({{"requested", want.requested},
                     {"requested_replayed", got[i].live.requested},
                     {"live", want.allocations},
                     {"live_replayed", got[i].live.allocations},
-                    {"reserved", reserved[i]}});
+                    {"reserved", filed.reserved[i]}});
     if (segments) rows.back()["reserved_replayed"] = got[i].reserved;
   }
   print(options.json,

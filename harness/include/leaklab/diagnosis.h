@@ -25,6 +25,7 @@ struct DiagnoseOptions {
   // A line that every step runs once, where the caller knows; no file: find out.
   std::string step_file;  // the end of a path
   std::int64_t step_line = 0;
+  std::int64_t device = -1;  // the only one to look at; -1: all
 };
 
 // A line of the user's code; no file where the snapshot has no frames of it.
@@ -59,12 +60,14 @@ struct Finding {
 // What grew or was large and is no leak.
 struct Lookalike {
   std::string taxonomy;  // "N02"
+  std::int64_t device = 0;
   CodeSite site;
   std::int64_t bytes = 0;
   std::string reason;
 };
 
 struct FailedAllocation {
+  std::int64_t device = 0;
   std::int64_t request = 0;       // bytes that did not fit
   std::int64_t device_free = 0;   // bytes free on the device then
   std::int64_t live = 0;          // requested bytes live then
@@ -87,20 +90,21 @@ struct StepsFound {
   std::vector<std::int64_t> leaked_after;  // of these what leaks; empty: nothing does
 };
 
+// Of all devices, but where it says: of `device`.
 struct Diagnosis {
   Verdict verdict = Verdict::undecided;
-  std::int64_t device = 0;
-  double bytes_per_step = 0;     // requested, of all leaks, mean over one period
-  std::int64_t onset_step = -1;  // the first step that left something behind; -1: none
-  std::int64_t period = 0;       // steps after which the growth repeats; 0: irregular
-  StepsFound steps;
-  std::vector<Finding> findings;  // leaks, fastest first; live sites where there is no history
-  std::vector<Lookalike> lookalikes;
-  std::optional<FailedAllocation> oom;
-  std::int64_t live_bytes = 0;      // requested bytes live at the dump, all devices
-  std::int64_t peak_bytes = 0;      // highest requested level in the trace
-  std::int64_t reserved_bytes = 0;  // bytes in segments
-  std::vector<std::pair<CodeSite, std::int64_t>> peak_sites;  // what made the peak, largest first
+  std::int64_t device = 0;            // the one that leaks fastest, or whose trace says most
+  double bytes_per_step = 0;          // requested, of all leaks, mean over one period
+  std::int64_t onset_step = -1;       // the first step that left something behind; -1: none
+  std::int64_t period = 0;            // steps after which the growth repeats; 0: irregular
+  StepsFound steps;                   // of `device`
+  std::vector<Finding> findings;      // leaks, fastest first; live sites where there is no history
+  std::vector<Lookalike> lookalikes;  // largest first
+  std::optional<FailedAllocation> oom;  // of `device` if it has one
+  std::int64_t live_bytes = 0;          // requested bytes live at the dump
+  std::int64_t reserved_bytes = 0;      // bytes in segments
+  std::int64_t peak_bytes = 0;          // highest requested level in the trace of `device`
+  std::vector<std::pair<CodeSite, std::int64_t>> peak_sites;  // what made it, largest first
   std::vector<std::string> limits;  // what the recording can't tell, and how to record it
   std::string summary;              // one or two sentences
 };

@@ -32,6 +32,7 @@ struct FileLevels {
   std::vector<std::size_t> entries;  // of the trace before each boundary
   bool has_steps = false;
   std::vector<Level> levels;
+  std::vector<std::int64_t> reserved;  // bytes in segments
 };
 FileLevels file_levels(const Snapshot& snapshot, std::size_t device,
                        const DiagnoseOptions& options);

@@ -1,0 +1,76 @@
+#include "segments.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace leaklab {
+
+Segments::Segments(const Snapshot& snapshot, std::size_t device) {
+  for (const auto& segment : snapshot.segments) {
+    if (segment.device != static_cast<std::int32_t>(device)) continue;
+    give(segment.address, {segment.total_size, segment.expandable});
+  }
+}
+
+void Segments::undo(const TraceEvent& event) {
+  switch (event.kind) {
+    case EventKind::segment_alloc:
+    case EventKind::segment_map:
+      take(event.address, event.size);
+      break;
+    case EventKind::segment_free:
+      give(event.address, {event.size, false});
+      break;
+    case EventKind::segment_unmap:
+      give(event.address, {event.size, true});
+      break;
+    default:
+      break;
+  }
+}
+
+// What of the stretch there is goes; a damaged file may name another one.
+void Segments::take(std::uint64_t address, std::int64_t size) {
+  if (size <= 0) return;
+  const auto end = address + static_cast<std::uint64_t>(size);
+  auto at = by_address_.upper_bound(address);
+  if (at != by_address_.begin()) --at;
+  while (at != by_address_.end() && at->first < end) {
+    const auto [from, range] = *at;
+    const auto to = from + static_cast<std::uint64_t>(range.size);
+    if (to <= address) {
+      ++at;
+      continue;
+    }
+    at = by_address_.erase(at);
+    if (from < address) {
+      by_address_[from] = {static_cast<std::int64_t>(address - from), range.expandable};
+    }
+    if (to > end) by_address_[end] = {static_cast<std::int64_t>(to - end), range.expandable};
+    reserved_ -= static_cast<std::int64_t>(std::min(to, end) - std::max(from, address));
+  }
+}
+
+void Segments::give(std::uint64_t address, Range range) {
+  if (range.size <= 0) return;
+  take(address, range.size);
+  reserved_ += range.size;
+  const auto end = [](const auto& each) {
+    return each.first + static_cast<std::uint64_t>(each.second.size);
+  };
+  auto at = by_address_.insert_or_assign(address, range).first;
+  const auto next = std::next(at);
+  if (next != by_address_.end() && range.expandable && next->second.expandable &&
+      end(*at) == next->first) {
+    at->second.size += next->second.size;
+    by_address_.erase(next);
+  }
+  if (at == by_address_.begin()) return;
+  const auto previous = std::prev(at);
+  if (range.expandable && previous->second.expandable && end(*previous) == address) {
+    previous->second.size += at->second.size;
+    by_address_.erase(at);
+  }
+}
+
+}  // namespace leaklab

@@ -82,6 +82,9 @@ class Search {
                                   : tokens_by_size(trace, lifetimes)),
         tokens_(all_.tokens),
         symbols_(all_.symbols) {
+    if (by == LoopBy::stacks && wish_.count == 0 && wish_.stacks.empty()) {
+      least_calls_ = least_calls();
+    }
     others_before_.resize(tokens_.size() + 1);
     for (std::size_t at = 0; at < tokens_.size(); ++at) {
       others_before_[at + 1] = others_before_[at] + (tokens_[at].symbol == 0 ? 1 : 0);
@@ -113,6 +116,7 @@ class Search {
                      const Candidate& inner) const;
   bool is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner,
                 bool above, bool others_matter) const;
+  std::size_t least_calls() const;
   std::optional<Candidate> choose(const Sequence& sequence, const Parts& parts, std::int64_t depth);
   void search(const Sequence& sequence, const Parts& parts, std::int64_t depth,
               std::vector<FoundLoop>& loops);
@@ -133,6 +137,7 @@ class Search {
   const Tokens all_;
   const std::vector<Token>& tokens_;
   const std::vector<Symbol>& symbols_;
+  std::size_t least_calls_ = 3;
   std::vector<std::uint32_t> others_before_;  // tokens without symbol before each token
   // By content, how often in one stretch and in the next; all 0 between uses.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> scratch_;
@@ -150,8 +155,8 @@ std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
       const auto& symbol = symbols_[token.symbol];
       const bool stays = symbol.place == last_place && !symbol.direct;
       last_place = symbol.place;
-      if (!symbol.alloc || stays || !wished(token)) continue;
-      use(token.symbol, at);
+      if (!symbol.alloc || !wished(token)) continue;
+      if (!stays) use(token.symbol, at);
       if (token.sized != 0) use(symbols + token.sized, at);
     }
   };
@@ -167,8 +172,11 @@ std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
   std::vector<Candidate> found;
   for (std::uint32_t key = 0; key < keys; ++key) {
     if (visits[key] < 3) continue;
-    if (key >= symbols && visits[key] * 4 < most_of_symbol[all_.sized_symbol[key - symbols]])
-      continue;
+    if (key >= symbols) {
+      const auto symbol = all_.sized_symbol[key - symbols];
+      const bool rare = visits[key] * 4 < most_of_symbol[symbol];
+      if (symbols_[symbol].direct ? rare : visits[key] < least_calls_) continue;
+    }
     if (wish_.count != 0 && std::abs(static_cast<std::int64_t>(visits[key]) - wish_.count) > 1) {
       continue;
     }
@@ -193,6 +201,52 @@ std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
     return std::pair(right.explained, left.key) < std::pair(left.explained, right.key);
   });
   return found;
+}
+
+// How often a line that calls a module, and allocates all there is for a while, must do the same
+// to be steps and no layers or time steps of a single call. Layers have parameters of their own,
+// which were there before. What stands before or after the layers comes once; and where a line of
+// the program in the call does all there is, a loop may go round in it.
+std::size_t Search::least_calls() const {
+  constexpr auto never = static_cast<std::size_t>(-1);
+  const auto is_one = [&](const Token& token) {
+    return token.sized != 0 && !symbols_[token.symbol].direct;
+  };
+  const auto first = std::ranges::find_if(tokens_, is_one);
+  if (first == tokens_.end()) return never;
+  const auto last = std::find_if(tokens_.rbegin(), tokens_.rend(), is_one);
+  std::size_t like_first = 0;
+  std::size_t like_last = 0;
+  // The frames that all allocations have in common, outermost last.
+  auto common = sites_.frames(trace_[first->event].stack);
+  std::vector<bool> seen(sites_.stacks());
+  for (const auto& token : tokens_) {
+    if (!is_one(token)) continue;
+    like_first += token.content == first->content ? 1 : 0;
+    like_last += token.content == last->content ? 1 : 0;
+    const auto stack = trace_[token.event].stack;
+    if (seen[stack]) continue;
+    seen[stack] = true;
+    const auto frames = sites_.frames(stack);
+    const auto differ =
+        std::mismatch(common.rbegin(), common.rend(), frames.rbegin(), frames.rend());
+    common = common.last(static_cast<std::size_t>(differ.first - common.rbegin()));
+  }
+  const bool goes_on = std::ranges::any_of(common, [&](FrameId id) {
+    const auto& frame = sites_.frame(id);
+    return frame.layer && !frame.framework;
+  });
+  if (!lifetimes_.blocks || goes_on || like_first < 3 || like_last < 3) return never;
+  std::size_t parameters = 0;
+  for (const auto& each : lifetimes_.allocations) {
+    if (each.born >= first->event) break;
+    const auto& made = sites_.stack(trace_[each.born].stack);
+    const bool by_operation = made.path != 0 && made.callee == no_frame;
+    parameters += each.freed == no_event && !by_operation ? 1 : 0;
+  }
+  parameters += lifetimes_.unborn.size();
+  // A layer may do the same several times.
+  return parameters == 0 ? never : std::max<std::size_t>(6, 4 * parameters + 1);
 }
 
 // The usual likeness of what lies between one pair of visits and the next: what they have in common

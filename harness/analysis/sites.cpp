@@ -323,7 +323,7 @@ Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
       traits.optimizer = (says & optimizer) != 0;
       traits.loads_model = (says & loads_model) != 0 && traits.inside_step;
       traits.recurrent = (says & recurrent) != 0;
-      traits.layer = (says & layer) != 0;
+      traits.layer = (says & layer) != 0 && function != "__init__";
       // The base class wraps steps that a program writes itself.
       traits.takes_closure = traits.optimizer && function == "step" &&
                              !file.ends_with("/optimizer.py") && !file.ends_with("\\optimizer.py");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,6 +57,9 @@ class Sites {
   const FrameTraits& frame(FrameId id) const { return frames_[id]; }
   const StackTraits& stack(StackId id) const { return stacks_[id]; }
   std::size_t stacks() const { return stacks_.size(); }
+  std::span<const FrameId> frames(StackId id) const {
+    return snapshot_.stacks[id];
+  }  // innermost first
   // File and name of a frame's function.
   std::pair<StringId, StringId> function_of(FrameId id) const {
     return {snapshot_.frames[id].file, snapshot_.frames[id].function};

@@ -110,6 +110,9 @@ class Finder {
                     [&](StringId name) { return is_optimizer_step(snapshot_.strings[name]); });
   }
 
+  std::vector<Spans> marked_steps() const;
+  EventIndex end_like_others(const std::vector<EventIndex>& begin,
+                             const std::vector<EventIndex>& ends) const;
   std::optional<Steps> by_annotations() const;
   std::optional<Steps> by_metadata() const;
   std::optional<Steps> by_snapshots() const;
@@ -143,9 +146,12 @@ Steps at(std::vector<EventIndex> begin, EventIndex end, std::string source, doub
   return steps;
 }
 
-std::optional<Steps> Finder::by_annotations() const {
-  if (!timed()) return std::nullopt;
-  // By shape of the name: how many there are and how many of their numbers follow each other.
+// The spans of each shape of name whose marks say that they are about steps: those that count, or
+// come again under one name. Of shapes that lie within others only the outer ones: a request is a
+// step, not what is marked within it.
+std::vector<Spans> Finder::marked_steps() const {
+  constexpr std::size_t most_shapes = 16;
+  // How many there are and how many of their numbers follow each other.
   struct Series {
     std::int64_t marks = 0;
     std::int64_t following = 0;
@@ -161,51 +167,114 @@ std::optional<Steps> Finder::by_annotations() const {
     auto& known = series[shape];
     if (number >= 0 && number == known.last) continue;  // a doubled START
     ++known.marks;
-    // A name without a number counts by coming again.
-    known.following += number == known.last + 1 || number < 0 ? 1 : 0;
+    // A name without a number counts by coming again; numbers begin anew with each epoch.
+    known.following += number == known.last + 1 || number <= 1 ? 1 : 0;
     known.last = number;
   }
-  std::string best;
-  std::int64_t most = 2;
+  std::vector<std::pair<std::int64_t, std::string>> most;
   for (const auto& [shape, marks] : series) {
-    if (marks.following * 10 < (marks.marks - 1) * 8) continue;
-    if (marks.marks > most) {
-      most = marks.marks;
-      best = shape;
+    if (marks.marks < 3 || marks.following * 10 < (marks.marks - 1) * 8) continue;
+    most.emplace_back(-marks.marks, shape);
+  }
+  std::ranges::sort(most);
+  most.resize(std::min(most.size(), most_shapes));
+  std::vector<Spans> all;
+  for (const auto& [marks, shape] : most) {
+    all.push_back(
+        spans_of(snapshot_, device_, [&](StringId name) { return shapes[name] == shape; }));
+  }
+  const auto is_within = [](const Spans& inner, const Spans& outer) {
+    std::size_t within = 0;
+    for (const auto start : inner.start) {
+      const auto next = std::ranges::upper_bound(outer.start, start) - outer.start.begin();
+      const auto span = static_cast<std::size_t>(next) - 1;
+      within += next > 0 && outer.start[span] < start &&
+                        (span >= outer.end.size() || start < outer.end[span])
+                    ? 1
+                    : 0;
+    }
+    return within * 2 > inner.start.size();
+  };
+  std::vector<Spans> outermost;
+  for (const auto& each : all) {
+    if (std::ranges::none_of(all, [&](const Spans& other) { return is_within(each, other); })) {
+      outermost.push_back(each);
     }
   }
-  if (best.empty()) return std::nullopt;
-  const auto spans =
-      spans_of(snapshot_, device_, [&](StringId name) { return shapes[name] == best; });
-  std::vector<EventIndex> begin;
+  return outermost;
+}
+
+std::optional<Steps> Finder::by_annotations() const {
+  if (!timed()) return std::nullopt;
+  struct Marked {
+    EventIndex from = 0;
+    EventIndex to = 0;
+    std::uint8_t kind = 0;
+    bool ended = false;
+  };
+  std::vector<Marked> steps_marked;
   std::int64_t before = 0;
-  std::int64_t marked = 0;
-  for (std::size_t each = 0; each < spans.start.size(); ++each) {
-    const auto from = at_time(spans.start[each]);
-    const auto to =
-        each < spans.end.size() ? at_time(spans.end[each]) : static_cast<EventIndex>(trace_.size());
-    // Begun before the trace, or empty.
-    if (spans.start[each] < trace_.front().time_us && from == 0 && lifetimes_.begins_late()) {
-      ++before;
-      continue;
+  std::uint8_t kind = 0;
+  for (const auto& spans : marked_steps()) {
+    for (std::size_t each = 0; each < spans.start.size(); ++each) {
+      const auto from = at_time(spans.start[each]);
+      // Begun before the trace, or empty.
+      if (spans.start[each] < trace_.front().time_us && from == 0 && lifetimes_.begins_late()) {
+        ++before;
+        continue;
+      }
+      if (from >= trace_.size()) break;
+      const bool ended = each < spans.end.size();
+      const auto to = ended ? at_time(spans.end[each] + 1) : static_cast<EventIndex>(trace_.size());
+      steps_marked.push_back({from, to, kind, ended});
     }
-    if (!begin.empty() && from <= begin.back()) continue;
-    if (from >= trace_.size()) break;
-    begin.push_back(from);
-    marked += to - from;
+    ++kind;
+  }
+  std::ranges::stable_sort(steps_marked, {}, &Marked::from);
+  std::vector<EventIndex> begin;
+  std::vector<EventIndex> ends;
+  std::vector<std::uint8_t> kinds;
+  std::int64_t marked = 0;
+  for (const auto& each : steps_marked) {
+    if (!begin.empty() && each.from <= begin.back()) continue;
+    begin.push_back(each.from);
+    ends.push_back(each.to);
+    kinds.push_back(each.kind);
+    marked += each.to - each.from;
   }
   if (begin.size() < 2) return std::nullopt;
   // Marks that leave much of the loop out, evaluation say, are not its steps.
   if (marked * 10 < static_cast<std::int64_t>(trace_.size() - begin.front()) * 6) {
     return std::nullopt;
   }
-  const bool ended = spans.end.size() == spans.start.size();
-  const auto end = ended ? std::max(at_time(spans.end.back() + 1), begin.back() + 1)
-                         : static_cast<EventIndex>(trace_.size());
+  const auto end = std::max(end_like_others(begin, ends), begin.back() + 1);
   auto steps = at(std::move(begin), end, "annotations", 0.98);
+  steps.kind = std::move(kinds);
   steps.before = before;
-  steps.ends_whole = ended;
+  steps.ends_whole = steps_marked.back().ended;
   return steps;
+}
+
+// Where the last of the marked steps ends: what follows the mark belongs to it as far as the same
+// follows the marks of steps before it.
+EventIndex Finder::end_like_others(const std::vector<EventIndex>& begin,
+                                   const std::vector<EventIndex>& ends) const {
+  constexpr std::size_t most_compared = 8;
+  EventIndex longest = 0;
+  const auto last = ends.back();
+  for (std::size_t back = 1; back < begin.size() && back <= most_compared; ++back) {
+    const auto step = begin.size() - 1 - back;
+    const auto from = std::min(ends[step], begin[step + 1]);
+    const auto length = begin[step + 1] - from;
+    if (length <= longest || length > trace_.size() - last) continue;
+    const bool same = std::equal(trace_.begin() + from, trace_.begin() + begin[step + 1],
+                                 trace_.begin() + last, [&](const auto& left, const auto& right) {
+                                   return left.kind == right.kind && left.stack == right.stack &&
+                                          (sites_.any_frames() || left.size == right.size);
+                                 });
+    if (same) longest = length;
+  }
+  return last + longest;
 }
 
 std::optional<Steps> Finder::by_metadata() const {

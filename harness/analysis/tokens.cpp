@@ -1,5 +1,6 @@
 #include "tokens.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <set>
@@ -68,6 +69,28 @@ PathId main_root(std::span<const TraceEvent> trace, const Sites& sites) {
   return best;
 }
 
+// The allocations of the line that makes most of those that call a module, if no other line
+// allocates between its first and its last one.
+std::vector<std::size_t> calls_of_one_line(const Tokens& found) {
+  const auto allocates = [&](const Token& token) { return found.symbols[token.symbol].alloc; };
+  std::vector<std::size_t> by_symbol(found.symbols.size());
+  for (const auto& token : found.tokens) {
+    by_symbol[token.symbol] += allocates(token) && found.symbols[token.symbol].layer ? 1 : 0;
+  }
+  const auto most = std::ranges::max_element(by_symbol);
+  if (most == by_symbol.end() || *most == 0) return {};
+  const auto symbol = static_cast<std::uint32_t>(most - by_symbol.begin());
+  std::vector<std::size_t> calls;
+  for (std::size_t at = 0; at < found.tokens.size() && calls.size() < *most; ++at) {
+    if (found.tokens[at].symbol == symbol) {
+      calls.push_back(at);
+    } else if (!calls.empty() && allocates(found.tokens[at])) {
+      return {};
+    }
+  }
+  return calls;
+}
+
 }  // namespace
 
 Tokens tokens_by_stack(std::span<const TraceEvent> trace, const Sites& sites,
@@ -115,7 +138,9 @@ Tokens tokens_by_stack(std::span<const TraceEvent> trace, const Sites& sites,
         auto& known = place_symbols[place * 2 + (alloc ? 1 : 0)];
         if (known == 0) {
           known = static_cast<std::uint32_t>(found.symbols.size());
-          found.symbols.push_back({stack.path, place, alloc, stack.callee == no_frame && !gathers});
+          const bool layer = stack.callee != no_frame && sites.frame(stack.callee).layer;
+          found.symbols.push_back({stack.path, place, alloc, stack.callee == no_frame && !gathers,
+                                   layer && !stack.loads_model});
         }
         symbol = known;
       }
@@ -126,6 +151,11 @@ Tokens tokens_by_stack(std::span<const TraceEvent> trace, const Sites& sites,
       if (token.sized == found.sized_symbol.size()) found.sized_symbol.push_back(symbol);
     }
     found.tokens.push_back(token);
+  }
+  for (const auto at : calls_of_one_line(found)) {
+    auto& token = found.tokens[at];
+    token.sized = id_of(sized, token.content, static_cast<std::uint64_t>(trace[token.event].size));
+    if (token.sized == found.sized_symbol.size()) found.sized_symbol.push_back(token.symbol);
   }
   found.contents = static_cast<std::uint32_t>(sites.stacks() * 2);
   found.places = static_cast<std::uint32_t>(places.size());

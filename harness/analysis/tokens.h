@@ -23,6 +23,7 @@ struct Symbol {
   std::uint32_t place = 0;  // the line, whether it allocates or frees
   bool alloc = false;
   bool direct = false;  // the line itself allocates, nothing that it calls
+  bool layer = false;   // what it calls is a module's call
 };
 
 struct Tokens {

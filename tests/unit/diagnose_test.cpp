@@ -12,6 +12,7 @@
 namespace leaklab {
 namespace {
 
+using made::MadeStack;
 using made::Program;
 using made::Training;
 using testing::AnyOf;
@@ -990,6 +991,48 @@ Snapshot two_devices() {
   return snapshot;
 }
 
+TEST(Diagnosis, a_program_in_a_folder_named_like_a_library_is_the_users) {
+  for (const std::string file :
+       {"/home/me/torch/utils/train.py", "/home/me/project/copy.py", "/home/me/importlib/train.py",
+        "/home/me/lib/train.py", "/home/me/pythonlib/python3/train.py"}) {
+    const auto line = [&](std::uint64_t number) {
+      return MadeStack{{file, "train", number}, {file, "<module>", 90}};
+    };
+    Program program;
+    for (int step = 0; step < 12; ++step) {
+      const auto x = program.alloc(line(10), 4096);
+      const auto y = program.alloc(Program::module(line(11)), 8192);
+      program.alloc(line(12), 640);
+      program.free(x, line(13));
+      program.free(y, line(13));
+    }
+    const auto found = after(program);
+    expect_leak(found, 12, 640, 0);
+    EXPECT_EQ(found.findings.front().site.file, file);
+    EXPECT_EQ(found.steps.count, 12) << file;
+  }
+}
+
+TEST(Diagnosis, frames_of_installed_packages_and_of_the_standard_library_are_no_lines_of_the_user) {
+  for (const std::string file :
+       {"/opt/pytorch/pytorch/torch/optim/optimizer.py", "/usr/lib/python3.11/contextlib.py",
+        "C:\\Python311\\Lib\\contextlib.py", "C:\\Users\\me\\anaconda3\\lib\\contextlib.py",
+        "/home/me/.venv/lib/python3.12/site-packages/somelib/wrap.py"}) {
+    const auto wrapped = [&](std::uint64_t number) {
+      auto stack = Program::line(number);
+      stack.insert(stack.begin(), {file, "wrapper", 81});
+      return stack;
+    };
+    Program program;
+    Training training(program);
+    for (int step = 0; step < 12; ++step) {
+      training.step();
+      program.alloc(wrapped(16), 640);
+    }
+    expect_leak(after(program), 16, 640, 0);
+  }
+}
+
 TEST(Diagnosis, of_two_devices_that_leak_the_worse_one_comes_first) {
   const auto found = diagnose(two_devices());
   EXPECT_EQ(found.device, 1);
@@ -998,6 +1041,17 @@ TEST(Diagnosis, of_two_devices_that_leak_the_worse_one_comes_first) {
   EXPECT_EQ(found.findings[0].device, 1);
   EXPECT_NEAR(*found.findings[0].bytes_per_step, 6400, 0.001);
   EXPECT_EQ(found.findings[1].device, 0);
+  EXPECT_EQ(found.period, 1);
+}
+
+TEST(Diagnosis, one_of_several_devices_can_be_asked_for) {
+  DiagnoseOptions only;
+  only.device = 0;
+  const auto found = diagnose(two_devices(), only);
+  EXPECT_EQ(found.device, 0);
+  EXPECT_NEAR(found.bytes_per_step, 640, 0.001);
+  EXPECT_THAT(found.findings, SizeIs(1));
+  EXPECT_THAT(found.summary, HasSubstr("640 B a step"));
 }
 
 TEST(Diagnosis, a_step_that_runs_out_of_memory_is_not_counted_and_explained) {
@@ -1030,6 +1084,48 @@ TEST(Diagnosis, a_request_that_fits_in_sum_but_nowhere_at_once_is_fragmentation)
   EXPECT_GT(found.oom->cached, std::int64_t{3} << 20);
 }
 
+TEST(Diagnosis, what_a_failed_request_met_is_told_as_it_was_then_and_not_at_the_dump) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 6; ++step) training.step();
+  constexpr std::int64_t size = 200 << 20;
+  program.segment(EventKind::segment_alloc, 0x7e0000000000, size);
+  program.fail(std::int64_t{1} << 33, 1 << 20, Program::module(11));
+  program.segment(EventKind::segment_free, 0x7e0000000000, size);
+  const auto snapshot = program.dump();
+  const auto found = diagnose(snapshot);
+  ASSERT_TRUE(found.oom.has_value());
+  EXPECT_EQ(found.oom->reserved, snapshot.segments[0].total_size + size);
+  EXPECT_EQ(found.oom->largest_free, size);
+}
+
+TEST(Diagnosis, of_an_expandable_segment_what_is_mapped_side_by_side_is_one_stretch) {
+  constexpr std::int64_t size = 2 << 20;
+  Snapshot snapshot;
+  snapshot.traces.resize(1);
+  const auto event = [&](EventKind kind, std::uint64_t address, std::int64_t bytes) {
+    TraceEvent each;
+    each.kind = kind;
+    each.address = address;
+    each.size = bytes;
+    snapshot.traces[0].push_back(each);
+  };
+  event(EventKind::segment_map, 0x7e0000000000, size);
+  event(EventKind::segment_map, 0x7e0000000000 + size, size);
+  event(EventKind::oom, 0, 3 * size);
+  event(EventKind::segment_unmap, 0x7e0000000000, size);
+  event(EventKind::segment_map, 0x7e0000000000 + 2 * size, size);
+  Segment segment;
+  segment.address = 0x7e0000000000 + size;
+  segment.total_size = 2 * size;
+  segment.expandable = true;
+  snapshot.segments.push_back(segment);
+  const auto found = diagnose(snapshot);
+  ASSERT_TRUE(found.oom.has_value());
+  EXPECT_EQ(found.oom->reserved, 2 * size);
+  EXPECT_EQ(found.oom->largest_free, 2 * size);
+}
+
 // ---------------------------------------------------------------- steps
 
 TEST(Diagnosis, marks_of_steps_among_the_annotations_are_taken) {
@@ -1047,6 +1143,65 @@ TEST(Diagnosis, marks_of_steps_among_the_annotations_are_taken) {
   expect_leak(found, 16, 640, 0);
   EXPECT_EQ(found.steps.source, "annotations");
   EXPECT_EQ(found.steps.count, 12);
+}
+
+TEST(Diagnosis, what_follows_the_mark_of_a_step_belongs_to_it_in_the_last_step_too) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    program.mark("START", "## step " + std::to_string(step) + " ##");
+    training.step();
+    program.mark("END", "## step " + std::to_string(step) + " ##");
+    program.alloc(Program::line(17), 4096);
+    if (step % 4 == 1) program.free(program.alloc(Program::line(18), 64), Program::line(18));
+  }
+  // After the loop, where nothing of the kind came before.
+  program.free(program.alloc(Program::line(30), 65536), Program::line(30));
+  const auto found = after(program);
+  expect_leak(found, 17, 4096, 0);
+  EXPECT_EQ(found.steps.source, "annotations");
+  EXPECT_EQ(found.steps.count, 12);
+}
+
+TEST(Diagnosis, marks_of_training_and_evaluation_are_steps_of_two_kinds) {
+  Program program;
+  Training training(program);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (int step = 0; step < 10; ++step) {
+      program.mark("START", "train step " + std::to_string(step));
+      training.step();
+      program.alloc(Program::line(16), 4096);
+      program.mark("END", "train step " + std::to_string(step));
+    }
+    for (int step = 0; step < 6; ++step) {
+      program.mark("START", "eval batch " + std::to_string(step));
+      training.evaluation_step();
+      program.mark("END", "eval batch " + std::to_string(step));
+    }
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 4096 * 10 / 16.0, 0);
+  EXPECT_EQ(found.steps.source, "annotations");
+  EXPECT_EQ(found.steps.kinds, (std::vector<std::int64_t>{30, 18}));
+}
+
+TEST(Diagnosis, of_marks_within_marks_the_outer_ones_are_steps) {
+  Program program;
+  Training training(program);
+  for (int request = 0; request < 8; ++request) {
+    program.mark("START", "request " + std::to_string(request));
+    for (int part = 0; part < 4; ++part) {
+      program.mark("START", "micro-batch " + std::to_string(part));
+      training.step();
+      program.mark("END", "micro-batch " + std::to_string(part));
+    }
+    program.alloc(Program::line(16), 640);
+    program.mark("END", "request " + std::to_string(request));
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 640, 0);
+  EXPECT_EQ(found.steps.source, "annotations");
+  EXPECT_EQ(found.steps.count, 8);
 }
 
 TEST(Diagnosis, an_end_without_a_start_and_doubled_starts_do_no_harm) {
@@ -1195,6 +1350,58 @@ TEST(Diagnosis, the_line_of_a_step_that_the_caller_knows_is_taken) {
   const auto found = after(program, options);
   EXPECT_EQ(found.verdict, Verdict::undecided);
   EXPECT_THAT(found.limits, Contains(HasSubstr("train.py:77")));
+}
+
+// `outputs.append(model(x))` on line 11 and nothing else, by a model of that many parameters.
+Program calls_of_a_model(int calls, int parameters, bool keeps, bool one_line = false) {
+  Program program;
+  for (int each = 0; each < parameters; ++each) program.alloc(Program::to_device(3), 65536);
+  const auto layer = [&](std::uint64_t line) {
+    auto model = Program::module(11);
+    model.erase(model.begin());
+    model.insert(model.begin(), {"/home/me/train.py", "forward", one_line ? 40 : line});
+    return Program::module(model);
+  };
+  std::uint64_t last = 0;
+  for (int call = 0; call < calls; ++call) {
+    const auto first = program.alloc(layer(40), 8192);
+    const auto second = program.alloc(layer(41), 16384);
+    program.free(first);
+    const auto third = program.alloc(layer(42), 4096);
+    program.free(second);
+    if (last != 0 && !keeps) program.free(last);
+    last = third;
+  }
+  return program;
+}
+
+TEST(Diagnosis, calls_of_a_model_on_a_programs_only_line_are_steps) {
+  auto leaky = calls_of_a_model(40, 6, true);
+  const auto found = after(leaky);
+  expect_leak(found, 42, 4096, 0);
+  EXPECT_EQ(found.steps.count, 40);
+  auto clean = calls_of_a_model(40, 6, false);
+  EXPECT_EQ(after(clean).verdict, Verdict::clean);
+}
+
+TEST(Diagnosis, on_an_only_line_layers_with_their_own_parameters_are_no_steps) {
+  auto layers = calls_of_a_model(40, 120, false);
+  EXPECT_EQ(after(layers).verdict, Verdict::undecided);
+  auto loop_inside = calls_of_a_model(40, 6, false, true);
+  EXPECT_EQ(after(loop_inside).verdict, Verdict::undecided);
+}
+
+TEST(Diagnosis, how_often_or_where_an_only_line_makes_a_step_can_be_told) {
+  for (const bool one_line : {false, true}) {
+    auto program = calls_of_a_model(40, 120, true, one_line);
+    DiagnoseOptions often;
+    often.steps = 40;
+    EXPECT_EQ(after(program, often).steps.count, 40);
+    DiagnoseOptions where;
+    where.step_file = "train.py";
+    where.step_line = 11;
+    EXPECT_EQ(after(program, where).steps.count, 40);
+  }
 }
 
 // ---------------------------------------------------------------- sites

@@ -86,6 +86,9 @@ class Program {
   void fail(std::int64_t size, std::int64_t device_free, const MadeStack& stack) {
     push(EventKind::oom, static_cast<std::uint64_t>(device_free), size, stack);
   }
+  void segment(EventKind kind, std::uint64_t address, std::int64_t size) {
+    push(kind, address, size, {});
+  }
   void take_snapshot() { push(EventKind::snapshot, 0, 0, {}); }
   // A tensor of which the recording knows nothing: it was there before.
   std::uint64_t forgotten(std::int64_t size) {

@@ -166,6 +166,9 @@ constexpr std::string_view native_libraries[] = {
     "unwind",
 };
 
+// A loop over steps stands in no deeper frame: there is recursion.
+constexpr std::uint32_t deepest = 200;
+
 bool ends_in(std::string_view text, std::initializer_list<std::string_view> endings) {
   return std::ranges::any_of(endings, [&](std::string_view each) { return text.ends_with(each); });
 }
@@ -414,6 +417,7 @@ StackTraits Sites::traits_of(std::span<const FrameId> stack) {
     if (frame.python != python_) continue;
     if (!python_ && !frame.library) begun = true;
     if (!begun) continue;
+    if (nodes_[traits.path].depth == deepest) break;
     if (frame.optimizer && calls_closure(stack.first(left + 1))) {
       traits.path = child(traits.path, id);
       continue;

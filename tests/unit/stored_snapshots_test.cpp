@@ -16,8 +16,12 @@ namespace fs = std::filesystem;
 
 std::string last_part(const std::string& path) { return path.substr(path.find_last_of("/\\") + 1); }
 
+// Whether what it found has no frame in the file: it then names the line that ran before it.
+bool is_without_frame(const Finding& finding) { return finding.frames.empty(); }
+
 // Whether a finding stands on one of the lines that allocate or keep what leaks.
 bool is_at(const Finding& finding, const nlohmann::json& leak) {
+  if (leak["alloc_sites"].empty() && is_without_frame(finding)) return true;
   for (const auto* key : {"alloc_sites", "keep_sites"}) {
     for (const auto& site : leak[key]) {
       if (last_part(finding.site.file) == site["file"].get<std::string>() &&
@@ -39,27 +43,34 @@ std::string wrong(const Diagnosis& found, const nlohmann::json& truth) {
   if (truth["trace_entries"].is_number() && truth["trace_entries"] <= 1) verdicts = {"undecided"};
   const std::string verdict(to_string(found.verdict));
   if (std::ranges::find(verdicts, verdict) == verdicts.end()) return "verdict";
-  if (found.verdict == Verdict::undecided) return "";
   std::string differs;
   const auto differ = [&](std::string_view what) {
     differs += differs.empty() ? "" : ", ";
     differs += what;
   };
+  const bool framed = !truth["frames_on"].is_array() || !truth["frames_on"].empty();
+  const auto known = framed && truth["leaks"].is_array() ? truth["leaks"] : nlohmann::json::array();
+  for (const auto& leak : known) {
+    const auto is_its = [&](const Finding& finding) { return is_at(finding, leak); };
+    if (found.verdict != Verdict::clean && std::ranges::none_of(found.findings, is_its)) {
+      differ("site");
+    }
+  }
+  // What is live is named without a verdict on it.
+  if (found.verdict == Verdict::undecided) return differs;
+  for (const auto& finding : found.findings) {
+    const auto is_of = [&](const nlohmann::json& leak) { return is_at(finding, leak); };
+    const bool kept_without_frame = is_without_frame(finding) && truth.contains("kept_by_line") &&
+                                    truth["kept_by_line"].contains("no frame");
+    if (known.empty() || kept_without_frame || std::ranges::any_of(known, is_of)) continue;
+    differ("another site");
+  }
   if (truth["steps"].is_number() && truth["steps"] != found.steps.count) differ("steps");
   if (found.verdict == Verdict::clean) return differs;
   if (truth["onset_step"].is_number() && truth["onset_step"] != found.onset_step) differ("onset");
   if (truth["requested_bytes_per_step"].is_number() &&
       std::abs(truth["requested_bytes_per_step"].get<double>() - found.bytes_per_step) > 0.001) {
     differ("rate");
-  }
-  const bool framed = !truth["frames_on"].is_array() || !truth["frames_on"].empty();
-  if (framed && truth["leaks"].is_array()) {
-    for (const auto& leak : truth["leaks"]) {
-      if (std::ranges::none_of(found.findings,
-                               [&](const Finding& finding) { return is_at(finding, leak); })) {
-        differ("site");
-      }
-    }
   }
   return differs;
 }

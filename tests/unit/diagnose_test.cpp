@@ -26,10 +26,12 @@ Diagnosis after(Program& program, const DiagnoseOptions& options = {}) {
   return diagnose(program.dump(), options);
 }
 
-// A leak of that many bytes a step from that line on that step.
-void expect_leak(const Diagnosis& found, std::int64_t line, double rate, std::int64_t onset) {
+// A leak of that many bytes a step from that step on, on that line and, where there are several
+// findings, others.
+void expect_leak(const Diagnosis& found, std::int64_t line, double rate, std::int64_t onset,
+                 std::size_t findings = 1) {
   EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
-  ASSERT_THAT(found.findings, Not(IsEmpty())) << found.summary;
+  ASSERT_THAT(found.findings, SizeIs(findings)) << found.summary;
   EXPECT_EQ(found.findings.front().site.line, line);
   EXPECT_NEAR(found.bytes_per_step, rate, 0.001);
   EXPECT_EQ(found.onset_step, onset);
@@ -79,6 +81,49 @@ TEST(Diagnosis, the_series_of_a_leak_rises_to_what_is_live_at_the_dump) {
   EXPECT_EQ(series.back(), found.findings.front().live_bytes);
 }
 
+TEST(Diagnosis, a_cache_with_an_entry_for_each_shape_is_told_from_a_list_of_varying_sizes) {
+  for (const bool cache : {false, true}) {
+    Program program;
+    Training training(program);
+    for (int step = 0; step < 40; ++step) {
+      training.step();
+      // Each third shape was there before.
+      if (!cache || step % 3 != 2) program.alloc(Program::line(16), 512 * (1 + step * 37 % 64));
+    }
+    const auto found = after(program);
+    ASSERT_EQ(found.verdict, Verdict::leak) << found.summary;
+    EXPECT_EQ(found.findings.front().taxonomy, cache ? "L20" : "L17");
+  }
+}
+
+TEST(Diagnosis, hooks_added_in_each_step_make_each_step_keep_more) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    for (int hook = 0; hook <= step; ++hook) program.alloc(Program::called("hook", 30, 11), 640);
+  }
+  const auto found = after(program);
+  ASSERT_EQ(found.verdict, Verdict::leak) << found.summary;
+  EXPECT_EQ(found.findings.front().taxonomy, "L10");
+}
+
+TEST(Diagnosis, what_one_of_many_steps_does_not_free_is_told_from_what_all_keep) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 60; ++step) {
+    training.step();
+    const auto request = program.alloc(Program::line(16), 640);
+    const auto answer = program.alloc(Program::line(16), 1280);
+    if (step % 9 == 4) continue;
+    program.free(request, Program::line(17));
+    program.free(answer, Program::line(17));
+  }
+  const auto found = after(program);
+  ASSERT_EQ(found.verdict, Verdict::leak) << found.summary;
+  EXPECT_EQ(found.findings.front().taxonomy, "L11");
+}
+
 TEST(Diagnosis, a_leak_each_seventh_step_has_its_mean_rate_and_its_period) {
   Program program;
   Training training(program);
@@ -113,7 +158,7 @@ TEST(Diagnosis, two_leaks_are_two_findings_and_their_sum_is_the_rate) {
   }
   const auto found = after(program);
   EXPECT_THAT(found.findings, SizeIs(2));
-  expect_leak(found, 17, 4096 + 64000.0 / 3, 0);
+  expect_leak(found, 17, 4096 + 64000.0 / 3, 0, 2);
 }
 
 TEST(Diagnosis, a_leak_whose_sizes_vary_has_its_mean_rate) {

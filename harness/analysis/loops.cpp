@@ -111,6 +111,8 @@ class Search {
   }
   // Whether most of what iterations allocate is freed before the next but one begins.
   bool frees_most(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
+  // Whether most iterations call a module of the model.
+  bool calls_modules(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   bool is_one_line(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   bool stands_before(const Sequence& sequence, const Candidate& outer,
                      const Candidate& inner) const;
@@ -354,6 +356,18 @@ bool Search::frees_most(const Sequence& sequence, const std::vector<std::uint32_
   return freed * 2 > allocated;
 }
 
+bool Search::calls_modules(const Sequence& sequence, const std::vector<std::uint32_t>& at) const {
+  std::size_t calling = 0;
+  for (std::size_t visit = 1; visit < at.size(); ++visit) {
+    calling +=
+        std::any_of(sequence.begin() + at[visit - 1], sequence.begin() + at[visit],
+                    [&](std::uint32_t token) { return symbols_[tokens_[token].symbol].layer; })
+            ? 1
+            : 0;
+  }
+  return calling * 2 >= at.size() - 1;
+}
+
 bool Search::is_one_line(const Sequence& sequence, const std::vector<std::uint32_t>& at) const {
   const auto line = path(sequence[at.front()]);
   std::size_t others = 0;
@@ -428,9 +442,10 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
       stands_before(sequence, outer, inner)) {
     return true;
   }
-  // What has no backward pass of its own while the loop around it has.
-  return above && others_matter && with_others(sequence, inner.at) < 0.3 &&
-         with_others(sequence, outer.at) > 0.9;
+  // What has no backward pass of its own while the loop around it has. Micro-batches whose losses
+  // are summed for one backward pass are steps.
+  return (above || !calls_modules(sequence, inner.at)) && others_matter &&
+         with_others(sequence, inner.at) < 0.3 && with_others(sequence, outer.at) > 0.9;
 }
 
 std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& parts,

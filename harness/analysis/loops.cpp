@@ -587,12 +587,14 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
   }
   add(at.back(), static_cast<std::uint32_t>(sequence.size()),
       static_cast<std::uint32_t>(gaps.size()));
+  const bool runs_model = calls_modules(sequence, at);
   std::vector<FoundLoop> inner;
   search(beyond, part_of, depth + 1, inner);
   for (auto& each : inner) {
     // What comes once in each long iteration is the end of an epoch and no loop; what frees
     // nothing, or comes in a few short rounds, is a line that copies or adds up many tensors.
     std::vector<std::uint32_t> lengths;
+    std::vector<std::uint32_t> places;
     std::size_t in_a_row = 0;
     std::size_t most_in_a_row = 0;
     std::uint32_t last_part = HashIndex::none;
@@ -601,6 +603,7 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
     for (const auto token : each.anchors) {
       const auto place = std::ranges::lower_bound(beyond, token) - beyond.begin();
       const auto part = part_of[static_cast<std::size_t>(place)];
+      places.push_back(static_cast<std::uint32_t>(place));
       in_a_row = part == last_part ? in_a_row + 1 : 1;
       most_in_a_row = std::max(most_in_a_row, in_a_row);
       if (part == last_part) {
@@ -615,6 +618,9 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
       last_place = place;
     }
     if (lengths.empty() || freeing * 2 < lengths.size()) continue;
+    // Where steps run a model, what runs none in them is a part: meters that are read, a log.
+    const bool after_all = part_of[places.front()] == gaps.size();
+    if (runs_model && !after_all && !calls_modules(beyond, places)) continue;
     std::ranges::sort(lengths);
     if (lengths[lengths.size() / 2] >= 4 || most_in_a_row >= 8) loops.push_back(std::move(each));
   }

@@ -38,7 +38,7 @@
 namespace leaklab {
 namespace {
 
-constexpr double enough_alike = 0.7;
+constexpr double enough_alike = 0.6;
 constexpr std::int64_t most_depth = 3;
 
 // How an iteration begins: with what, and how its line lies to the last one of the iteration
@@ -445,7 +445,7 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   // What has no backward pass of its own while the loop around it has. Micro-batches whose losses
   // are summed for one backward pass are steps.
   return (above || !calls_modules(sequence, inner.at)) && others_matter &&
-         with_others(sequence, inner.at) < 0.3 && with_others(sequence, outer.at) > 0.9;
+         with_others(sequence, inner.at) < 0.3 && with_others(sequence, outer.at) > 0.7;
 }
 
 std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& parts,

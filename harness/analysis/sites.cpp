@@ -422,7 +422,11 @@ StackTraits Sites::traits_of(std::span<const FrameId> stack) {
       traits.path = child(traits.path, id);
       continue;
     }
-    if (frame.inside_step || (frame.comprehension && only_operations(stack.first(left)))) {
+    // What a function of the program makes by calling itself is a part of what it makes.
+    const bool recurs = !frame.library && traits.path != 0 &&
+                        function_of(last_frame(traits.path)) == function_of(id);
+    if (recurs || frame.inside_step ||
+        (frame.comprehension && only_operations(stack.first(left)))) {
       traits.callee = id;
       break;
     }

@@ -359,8 +359,8 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     if (group.longest_life >= 2) judged.judgement = Judgement::bounded;
     return judged;
   }
-  // One optimizer and one model are in use: the first one is left behind when the second comes.
-  // None is made anew in each step.
+  // One optimizer and one model are in use: the first one is left behind when the second comes, if
+  // it is no part that is added to a model. None is made anew in each step.
   const auto apart = left.size() > 1 ? left[1].step - left[0].step : 0;
   const bool one_in_use = (stack.optimizer || stack.loads_model) && apart > 1;
   auto times =
@@ -368,10 +368,11 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   if (one_in_use) {
     if (group.early_count > 0 || group.unborn_count > 0) {
       times += times > 0 ? 1 : 0;
-    } else {
+    } else if (stack.optimizer) {
       left.erase(left.begin());
+    } else {
+      times -= times > 0 ? 1 : 0;
     }
-    if (left.empty()) return judged;
   }
   judged.growth = left;
   judged.onset = left.front().step;

@@ -866,6 +866,14 @@ TEST(Diagnosis, the_loading_of_a_model_is_no_loop_over_steps) {
   EXPECT_NE(after(program).verdict, Verdict::leak);
 }
 
+TEST(Diagnosis, layers_filled_from_a_checkpoint_by_one_line_are_no_steps) {
+  Program program;
+  for (int layer = 0; layer < 26; ++layer) {
+    for (const auto size : {73728, 384, 73728, 384}) program.alloc(Program::line(16), size);
+  }
+  EXPECT_EQ(after(program).verdict, Verdict::undecided);
+}
+
 TEST(Diagnosis, tensors_made_in_a_constructor_are_no_steps) {
   Program program;
   for (int layer = 0; layer < 40; ++layer) {
@@ -1247,6 +1255,90 @@ TEST(Diagnosis, of_marks_within_marks_the_outer_ones_are_steps) {
   expect_leak(found, 16, 640, 0);
   EXPECT_EQ(found.steps.source, "annotations");
   EXPECT_EQ(found.steps.count, 8);
+}
+
+TEST(Diagnosis, a_loop_of_operations_in_a_step_with_a_backward_pass_goes_round_no_steps) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 16; ++step) {
+    for (int part = 0; part < 4; ++part) {
+      std::vector<std::uint64_t> scratch;
+      for (int line = 7; line < 10; ++line) {
+        for (int each = 0; each < 8; ++each) {
+          scratch.push_back(program.alloc(Program::line(static_cast<std::uint64_t>(line)), 256));
+        }
+      }
+      for (const auto each : scratch) program.free(each, Program::line(9));
+    }
+    training.step();
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+  EXPECT_EQ(found.steps.count, 16);
+}
+
+TEST(Diagnosis, meters_read_every_tenth_step_are_no_steps_and_an_evaluation_is) {
+  for (const bool evaluation : {false, true}) {
+    Program program;
+    Training training(program);
+    for (int step = 0; step < 60; ++step) {
+      training.step();
+      if (step % 10 != 9) continue;
+      for (int each = 0; each < 8; ++each) {
+        if (evaluation) {
+          training.evaluation_step();
+          continue;
+        }
+        const auto values = program.alloc(Program::called("median", 40, 17), 80);
+        const auto sorted = program.alloc(Program::called("median", 41, 17), 80);
+        const auto middle = program.alloc(Program::called("median", 42, 17), 4);
+        for (const auto tensor : {values, sorted, middle}) {
+          program.free(tensor, Program::called("median", 43, 17));
+        }
+      }
+    }
+    EXPECT_EQ(after(program).steps.count, evaluation ? 108 : 60);
+  }
+}
+
+TEST(Diagnosis, steps_that_skip_a_bad_batch_are_steps) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 40; ++step) {
+    const auto batch = program.alloc(Program::line(7), 4096);
+    for (int each = 0; each < 4; ++each) {
+      program.free(program.alloc(Program::line(8), 4096), Program::line(8));
+    }
+    if (step % 4 == 1) {
+      program.alloc(Program::line(9), 640);
+    } else {
+      training.step();
+    }
+    program.free(batch, Program::line(16));
+  }
+  expect_leak(after(program), 9, 160, 1);
+}
+
+TEST(Diagnosis, a_function_that_calls_itself_is_a_part_of_one_step) {
+  Program program;
+  for (int step = 0; step < 20; ++step) {
+    std::vector<std::uint64_t> nodes;
+    const auto encode = [&](const auto& self, const MadeStack& from, int depth) -> void {
+      auto stack = from;
+      stack.insert(stack.begin(), {"/home/me/train.py", "encode", 26});
+      if (depth > 0) {
+        self(self, stack, depth - 1);
+        self(self, stack, depth - 1);
+      }
+      nodes.push_back(program.alloc(stack, 384));
+      nodes.push_back(program.alloc(Program::module(stack), 192));
+    };
+    encode(encode, Program::line(34), 3);
+    for (const auto node : nodes) program.free(node, Program::line(35));
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+  EXPECT_EQ(found.steps.count, 20);
 }
 
 TEST(Diagnosis, an_end_without_a_start_and_doubled_starts_do_no_harm) {

@@ -84,10 +84,7 @@ Value Dicts::set(Value dict, std::span<const Value> items) {
       return dict;
     }
     case Tag::event:
-      if (find(items, Field::action) != nullptr) {
-        refuse_second(Field::action, Table<TraceEvent>::entry);
-      }
-      fill(parts_.events[dict.index()], dict.id(), items);
+      add_to_event(dict, items);
       return dict;
     case Tag::block:
       fill(parts_.snapshot.blocks[dict.index()], dict.id(), items);
@@ -127,7 +124,7 @@ Value Dicts::close(Value dict) {
 Value Dicts::make(std::span<const Value> items) {
   switch (shape_of(items)) {
     case Tag::event:
-      return make_row(Tag::event, parts_.events, 32, items);
+      return make_event(items);
     case Tag::block:
       return make_row(Tag::block, parts_.snapshot.blocks, 24, items);
     case Tag::entry:
@@ -156,6 +153,34 @@ Value Dicts::make_row(Tag tag, std::vector<Row>& rows, std::uint64_t bytes,
   if constexpr (std::is_same_v<Row, HistoryEntry>) row.block = HashIndex::none;
   fill(row, number, items);
   return {tag, number};
+}
+
+Value Dicts::make_event(std::span<const Value> items) {
+  // Lists that stand side by side have each a mark of its own below.
+  const std::size_t place = parts_.marks.empty() ? 0 : parts_.marks.back();
+  std::vector<Run>& runs = parts_.runs;
+  if (runs.empty() || runs.back().place != place) {
+    runs.push_back({.place = place, .first = next_event(), .trace = {}});
+  }
+  const Value row = make_row(Tag::event, runs.back().trace.events, 24, items);
+  return {Tag::event, row_number(runs.back().first + row.index())};
+}
+
+// More keys: of the last one, so that the extras are in the order of rows.
+void Dicts::add_to_event(Value event, std::span<const Value> items) {
+  constexpr const char* of = Table<TraceEvent>::entry;
+  if (find(items, Field::action) != nullptr) refuse_second(Field::action, of);
+  if (event.index() + 1 != next_event()) {
+    throw Refusal(fmt::format("a key of {} comes after the next entry; the file is corrupted", of));
+  }
+  Run& run = parts_.runs.back();
+  fill(run.trace.events.back(), event.id() - run.first, items);
+}
+
+std::uint32_t Dicts::next_event() const {
+  if (parts_.runs.empty()) return 0;
+  const Run& last = parts_.runs.back();
+  return last.first + static_cast<std::uint32_t>(last.trace.events.size());
 }
 
 // ---- The tables ----
@@ -230,7 +255,7 @@ void Dicts::fill(TraceEvent& event, std::uint32_t number, std::span<const Value>
   }
   const EventKind kind = event.kind;
   fill_columns(event, items, [&](const Value* item) {
-    generics_.keep(parts_.event_extras, number, item[0], item[1]);
+    generics_.keep(parts_.runs.back().trace.extras, number, item[0], item[1]);
   });
   if (event.kind != kind) refuse_second(Field::action, Table<TraceEvent>::entry);
 }
@@ -298,9 +323,7 @@ void Dicts::fill_top(std::span<const Value> items) {
         break;
       case Field::device_traces:
         if (value.tag() == Tag::traces) {
-          for (const std::uint32_t index : parts_.trace_lists[value.index()]) {
-            Trace trace =
-                index == HashIndex::none ? Trace{} : std::move(parts_.closed_traces[index]);
+          for (Trace& trace : parts_.trace_lists[value.index()]) {
             snapshot.traces.push_back(std::move(trace.events));
             snapshot.trace_extras.push_back(std::move(trace.extras));
           }

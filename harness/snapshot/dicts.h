@@ -31,6 +31,10 @@ class __attribute__((visibility("hidden"))) Dicts {
  private:
   Value hold_items();
   Value make(std::span<const Value> items);
+  Value make_event(std::span<const Value> items);
+  void add_to_event(Value event, std::span<const Value> items);
+  // The number that the next event gets.
+  std::uint32_t next_event() const;
   // `bytes`: that an entry takes in the file, at least.
   template <typename Row>
   Value make_row(Tag tag, std::vector<Row>& rows, std::uint64_t bytes,

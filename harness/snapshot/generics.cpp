@@ -226,16 +226,17 @@ Generics::Generic Generics::make_rows(Value value) {
   const auto charge_row = [&](std::size_t keys, StackId stack) {
     charge(keys + 4 * snapshot.stacks[stack].size());
   };
-  const auto put_event = [&](const std::vector<TraceEvent>& events,
-                             const std::vector<Extra>& extras, std::size_t row) {
-    charge_row(10, events[row].stack);
-    put_row(tree, snapshot, events[row], extras_of(extras, row));
+  const auto put_event = [&](const Trace& trace, std::size_t row) {
+    charge_row(10, trace.events[row].stack);
+    put_row(tree, snapshot, trace.events[row], extras_of(trace.extras, row));
   };
   const auto put_any = [&](Tag tag, std::size_t row) {
     switch (tag) {
       case Tag::event:
-      case Tag::events:
-        return put_event(parts_.events, parts_.event_extras, row);
+      case Tag::events: {
+        const auto run = run_of(parts_.runs, static_cast<std::uint32_t>(row));
+        return put_event(run->trace, row - run->first);
+      }
       case Tag::block:
       case Tag::blocks:
         charge_row(6, snapshot.blocks[row].stack);
@@ -262,12 +263,11 @@ Generics::Generic Generics::make_rows(Value value) {
   };
   if (value.tag() == Tag::traces) {
     tree.begin_array();
-    for (const std::uint32_t index : parts_.trace_lists[value.index()]) {
+    for (Trace& closed : parts_.trace_lists[value.index()]) {
       tree.begin_array();
-      const Trace trace =
-          index == HashIndex::none ? Trace{} : std::move(parts_.closed_traces[index]);
+      const Trace trace = std::move(closed);
       for (std::size_t row = 0; row < trace.events.size(); ++row) {
-        put_event(trace.events, trace.extras, row);
+        put_event(trace, row);
       }
       tree.end_array();
     }

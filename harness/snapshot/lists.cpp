@@ -4,8 +4,33 @@
 
 #include <algorithm>
 #include <iterator>
+#include <ranges>
+#include <utility>
 
 namespace leaklab {
+namespace {
+
+// Adds to `to` the rows of `from` from `row` on, `most` at most.
+void take(Trace& from, std::size_t row, std::size_t most, Trace& to) {
+  const std::size_t rows = std::min(from.events.size() - row, most);
+  const bool all = rows == from.events.size();
+  if (all && to.events.empty()) {
+    to = std::exchange(from, {});
+    return;
+  }
+  const auto at = [&](std::size_t which) {
+    return std::ranges::lower_bound(from.extras, which, {}, &Extra::row);
+  };
+  for (Extra extra : std::ranges::subrange(at(row), at(row + rows))) {
+    extra.row = static_cast<std::uint32_t>(extra.row - row + to.events.size());
+    to.extras.push_back(extra);
+  }
+  const auto first = from.events.begin() + static_cast<std::ptrdiff_t>(row);
+  to.events.insert(to.events.end(), first, first + static_cast<std::ptrdiff_t>(rows));
+  if (all) from = {};
+}
+
+}  // namespace
 
 Value Lists::append(Value list, std::span<const Value> elements) {
   if (elements.empty()) return list;
@@ -86,38 +111,23 @@ Value Lists::append_rows(Value list, std::span<const Value> elements) {
 Value Lists::append_traces(Value list, std::span<const Value> elements) {
   if (list.index() == parts_.trace_lists.size()) parts_.trace_lists.emplace_back();
   for (const Value& element : elements) {
-    parts_.trace_lists[list.index()].push_back(element.tag() == Tag::events ? close_trace(element)
-                                                                            : HashIndex::none);
+    parts_.trace_lists[list.index()].push_back(
+        element.tag() == Tag::events ? close_trace(element) : Trace());
   }
   return list;
 }
 
-// The rows leave Parts::events, which is empty again when no other list has some.
-std::uint32_t Lists::close_trace(Value events) {
+// The events leave Parts::runs.
+Trace Lists::close_trace(Value events) {
   const Range range = parts_.ranges[events.index()];
-  std::vector<TraceEvent>& rows = parts_.events;
-  std::vector<Extra>& extras = parts_.event_extras;
-  std::ranges::stable_sort(extras, {}, &Extra::row);
   Trace trace;
-  if (range.count == rows.size()) {
-    trace.events.swap(rows);
-    trace.extras.swap(extras);
-  } else {
-    const auto first = rows.begin() + range.first;
-    const auto last = first + range.count;
-    trace.events.assign(first, last);
-    for (Extra extra : extras) {
-      if (extra.row < range.first || extra.row >= range.first + range.count) continue;
-      extra.row -= range.first;
-      trace.extras.push_back(extra);
-    }
-    if (last == rows.end()) {
-      rows.erase(first, last);
-      std::erase_if(extras, [&](const Extra& extra) { return extra.row >= range.first; });
-    }
+  auto run = run_of(parts_.runs, range.first);
+  for (std::size_t row = range.first - run->first; trace.events.size() < range.count; row = 0) {
+    take(run->trace, row, range.count - trace.events.size(), trace);
+    ++run;
   }
-  parts_.closed_traces.push_back(std::move(trace));
-  return row_number(parts_.closed_traces.size() - 1);
+  while (!parts_.runs.empty() && parts_.runs.back().trace.events.empty()) parts_.runs.pop_back();
+  return trace;
 }
 
 }  // namespace leaklab

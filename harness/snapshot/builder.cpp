@@ -12,7 +12,7 @@ namespace {
 
 [[noreturn, gnu::cold]] void refuse_change(Value object) {
   throw Refusal(
-      fmt::format("a {} that contains itself, or changes after it was put into another; a "
+      fmt::format("{} that contains itself, or changes after it was put into another; a "
                   "snapshot has none",
                   what(object.tag())));
 }

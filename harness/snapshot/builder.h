@@ -70,10 +70,15 @@ class __attribute__((visibility("hidden"))) Builder {
   void memoize() { put(memo_.size()); }
   void put(std::uint64_t index);
   void get(std::uint64_t index) {
-    if (index >= memo_.size() || memo_[index].tag() == Tag::unset) [[unlikely]]
+    if (index >= memo_.size()) [[unlikely]]
       refuse_get(index);
     const Value value = memo_[index];
-    stack_.push(value.is_object() ? Value(Tag::reference, index) : value);
+    if (value.is_plain()) [[likely]] {
+      stack_.push(value);
+    } else {
+      if (value.tag() == Tag::unset) refuse_get(index);
+      stack_.push(value.is_object() ? Value(Tag::reference, index) : value);
+    }
   }
 
   // The snapshot, when nothing else is to come.

@@ -67,9 +67,35 @@ Value Lists::append(Value list, std::span<const Value> elements) {
     case Tag::dropped:
       break;
     default:
-      throw Refusal(fmt::format("appends to a {}; the file is corrupted", what(list.tag())));
+      throw Refusal(fmt::format("appends to {}; the file is corrupted", what(list.tag())));
   }
+  if (parts_.odd_entry.empty()) note_odd_entry(list, elements);
   return generics_.append(list, elements);
+}
+
+void Lists::note_odd_entry(Value list, std::span<const Value> elements) {
+  const auto is_row = [](Value value) {
+    return value.tag() >= Tag::event && value.tag() <= Tag::annotations;
+  };
+  std::size_t before = 0;
+  Tag made = list.tag();
+  if (made == Tag::traces) {
+    before = parts_.trace_lists[list.index()].events.size();
+  } else if (is_row(list)) {
+    before = parts_.ranges[list.index()].count;
+  } else if (const auto row = std::ranges::find_if(elements, is_row); row != elements.end()) {
+    made = row->tag() == Tag::events ? Tag::traces : list_of(row->tag());
+  } else {
+    return;
+  }
+  const auto odd = std::ranges::find_if(elements, [&](Value element) {
+    return made == Tag::traces ? element.tag() != Tag::events && element.tag() != Tag::empty_list
+                               : list_of(element.tag()) != made;
+  });
+  if (odd == elements.end()) return;
+  parts_.odd_entry = fmt::format("; entry {} of a list before byte {} is {}, unlike others of it",
+                                 before + static_cast<std::size_t>(odd - elements.begin()),
+                                 parts_.source.offset(), what(odd->tag()));
 }
 
 Value Lists::append_frames(Value list, std::span<const Value> elements) {
@@ -110,9 +136,11 @@ Value Lists::append_rows(Value list, std::span<const Value> elements) {
 
 Value Lists::append_traces(Value list, std::span<const Value> elements) {
   if (list.index() == parts_.trace_lists.size()) parts_.trace_lists.emplace_back();
+  Traces& traces = parts_.trace_lists[list.index()];
   for (const Value& element : elements) {
-    parts_.trace_lists[list.index()].push_back(
-        element.tag() == Tag::events ? close_trace(element) : Trace());
+    Trace trace = element.tag() == Tag::events ? close_trace(element) : Trace();
+    traces.events.push_back(std::move(trace.events));
+    traces.extras.push_back(std::move(trace.extras));
   }
   return list;
 }

@@ -20,6 +20,9 @@ class __attribute__((visibility("hidden"))) Lists {
   Value close(Value list);
 
  private:
+  // Of a list of rows to which elements come that are none: which is the first. No error where the
+  // list stands under a key that we don't know.
+  void note_odd_entry(Value list, std::span<const Value> elements);
   Value append_frames(Value list, std::span<const Value> elements);
   Value append_rows(Value list, std::span<const Value> elements);
   Value append_traces(Value list, std::span<const Value> elements);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "leaklab/snapshot.h"
@@ -23,6 +24,12 @@ struct Trace {
   std::vector<Extra> extras;  // in the order of rows
 };
 
+// As Snapshot has them: of each device.
+struct Traces {
+  std::vector<std::vector<TraceEvent>> events;
+  std::vector<std::vector<Extra>> extras;
+};
+
 // Events that were made one after the other and that, as far as can be told then, go into the same
 // list. A list that gets all of a run, and nothing else, takes it without a copy.
 struct Run {
@@ -40,7 +47,8 @@ struct Parts {
   std::vector<Range> ranges;        // lists of rows
   std::vector<std::size_t> marks;   // of the Builder's stack: how many values are below each
   std::vector<Run> runs;            // the events that no Trace has yet, in the order of numbers
-  std::vector<std::vector<Trace>> trace_lists;
+  std::vector<Traces> trace_lists;
+  std::string odd_entry;  // the first that made a list of rows one of anything, in words
 };
 
 // The run that the event with this number is in.

@@ -87,7 +87,11 @@ class Value {
   bool has_identity() const {
     return static_cast<std::uint8_t>(bits_) >= static_cast<std::uint8_t>(Tag::empty_list);
   }
-  // Likewise, and no reference to it.
+  // Whether it is a value, and not known by its identity.
+  bool is_plain() const {
+    return static_cast<std::uint8_t>(bits_ - 1) < static_cast<std::uint8_t>(Tag::empty_list) - 1;
+  }
+  // Whether it is known by its identity, and no reference to it.
   bool is_object() const { return has_identity() && tag() != Tag::reference; }
   bool is_marked() const { return (bits_ & 0x80) != 0; }
   Value marked() const { return Value(bits_ | 0x80); }

@@ -393,10 +393,12 @@ TEST(RefuseSnapshot, TimeGrowsWithTheFileWhateverItHolds) {
              "device_traces](" +
              times(size, [&](std::size_t) { return "](" + event + "e"; }) + "e");
        }},
-      {"as many keys with values too large to keep",
+      {"as many keys of history entries that are not kept",
        [&](std::size_t size) {
-         return top(key(size) + "](" + std::string(1'000'001, 'N') + "e" +
-                    times(size, [&](std::size_t k) { return key(k) + "](NNe"; }));
+         return "\x80\x04" +
+                times(6 * size,
+                      [&](std::size_t k) { return "}(\x8c\x09real_sizeK\x01" + key(k) + "Nu0"; }) +
+                "}(\x8c\x08segments]u.";
        }},
       {"as many references to a value that has as many parts",
        [&](std::size_t size) {

@@ -109,10 +109,10 @@ class __attribute__((visibility("hidden"))) Builder {
     [[gnu::noinline]] void grow() {
       const std::size_t size = this->size();
       const std::size_t capacity = 2 * size + 64;
-      void* grown = std::realloc(values_.get(), capacity * sizeof(Value));
+      Value* const old = values_.release();
+      auto* const grown = static_cast<Value*>(std::realloc(old, capacity * sizeof(Value)));
+      values_.reset(grown != nullptr ? grown : old);
       if (grown == nullptr) throw std::bad_alloc();
-      static_cast<void>(values_.release());
-      values_.reset(static_cast<Value*>(grown));
       end_ = values_.get() + size;
       limit_ = values_.get() + capacity;
     }

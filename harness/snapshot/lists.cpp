@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <ranges>
 #include <utility>
 
 namespace leaklab {
@@ -21,7 +20,7 @@ void take(Trace& from, std::size_t row, std::size_t most, Trace& to) {
   const auto at = [&](std::size_t which) {
     return std::ranges::lower_bound(from.extras, which, {}, &Extra::row);
   };
-  for (Extra extra : std::ranges::subrange(at(row), at(row + rows))) {
+  for (Extra extra : std::span(at(row), at(row + rows))) {
     extra.row = static_cast<std::uint32_t>(extra.row - row + to.events.size());
     to.extras.push_back(extra);
   }

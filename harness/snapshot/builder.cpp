@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 namespace leaklab {
@@ -70,6 +71,7 @@ void Builder::put(std::uint64_t index) {
     throw Refusal(
         fmt::format("sets number {} of the memo a second time; the file is corrupted", index));
   }
+  next_in_memo_ = std::max(next_in_memo_, index + 1);
   Value& top = stack_.top();
   if (top.is_object()) {
     memo_[index] = top.marked();

@@ -67,11 +67,15 @@ class __attribute__((visibility("hidden"))) Builder {
   void tuple();  // of what is above the mark
   void tuple(std::size_t size);
 
-  void memoize() { put(memo_.size()); }
+  void memoize() { put(next_in_memo_); }
   void put(std::uint64_t index);
   void get(std::uint64_t index) {
     if (index >= memo_.size()) [[unlikely]]
       refuse_get(index);
+    get_short(index);
+  }
+  // Of one byte, as most are: the memo has so many numbers from the beginning.
+  [[gnu::always_inline]] void get_short(std::uint64_t index) {
     const Value value = memo_[index];
     if (value.is_plain()) [[likely]] {
       stack_.push(value);
@@ -141,7 +145,9 @@ class __attribute__((visibility("hidden"))) Builder {
   Lists lists_;
   Dicts dicts_;
   Stack stack_;
-  std::vector<Value> memo_;  // what is known by its identity is here alone, and referred to
+  // What is known by its identity is here alone, and referred to.
+  std::vector<Value> memo_ = std::vector<Value>(256, Value(Tag::unset));
+  std::uint64_t next_in_memo_ = 0;
 };
 
 }  // namespace leaklab

@@ -20,8 +20,8 @@ class __attribute__((visibility("hidden"))) Lists {
   Value close(Value list);
 
  private:
-  // Of a list of rows to which elements come that are none: which is the first. No error where the
-  // list stands under a key that we don't know.
+  // Remembers which element of a list of rows is none, should the list be refused for it: under a
+  // key that we don't know it may hold anything.
   void note_odd_entry(Value list, std::span<const Value> elements);
   Value append_frames(Value list, std::span<const Value> elements);
   Value append_rows(Value list, std::span<const Value> elements);

@@ -48,7 +48,7 @@ struct Parts {
   std::vector<std::size_t> marks;   // of the Builder's stack: how many values are below each
   std::vector<Run> runs;            // the events that no Trace has yet, in the order of numbers
   std::vector<Traces> trace_lists;
-  std::string odd_entry;  // the first that made a list of rows one of anything, in words
+  std::string odd_entry;  // the first that made a list of rows a list of anything, in words
 };
 
 // The run that the event with this number is in.

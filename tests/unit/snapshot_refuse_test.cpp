@@ -349,7 +349,7 @@ TEST(RefuseSnapshot, AnEntryIsCompleteWhenTheNextBegins) {
               HasSubstr("a key of a trace entry comes after the next entry"));
 }
 
-// The time to read `made(size)` again, in seconds of this thread: the shortest of three.
+// The shortest time of three to read the bytes, in seconds of this thread.
 double seconds_for(const std::string& bytes) {
   const auto now = [] {
     timespec time = {};

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 namespace leaklab {
@@ -12,7 +13,7 @@ namespace {
 
 [[noreturn, gnu::cold]] void refuse_change(Value object) {
   throw Refusal(
-      fmt::format("a {} that contains itself, or changes after it was put into another; a "
+      fmt::format("{} that contains itself, or changes after it was put into another; a "
                   "snapshot has none",
                   what(object.tag())));
 }
@@ -34,15 +35,15 @@ void Builder::push_wide(Tag tag, std::uint64_t bits) {
 void Builder::push_real(double value) { push_wide(Tag::real, std::bit_cast<std::uint64_t>(value)); }
 
 void Builder::pop() {
-  if (!marks_.empty() && marks_.back() == stack_.size()) return marks_.pop_back();
+  if (!parts_.marks.empty() && parts_.marks.back() == stack_.size()) return parts_.marks.pop_back();
   if (stack_.size() == 0) refuse("takes from an empty stack; the file is corrupted");
   stack_.cut(stack_.size() - 1);
 }
 
 inline std::size_t Builder::take_mark() {
-  if (marks_.empty()) refuse("a mark is missing; the file is corrupted");
-  const std::size_t mark = marks_.back();
-  marks_.pop_back();
+  if (parts_.marks.empty()) refuse("a mark is missing; the file is corrupted");
+  const std::size_t mark = parts_.marks.back();
+  parts_.marks.pop_back();
   return mark;
 }
 
@@ -65,23 +66,28 @@ void Builder::put(std::uint64_t index) {
   if (index >= memo_.size()) {
     make_room(memo_, source, 4);
     memo_.resize(index + 1, Value(Tag::unset));
+  } else if (memo_[index].tag() != Tag::unset) {
+    // What stands elsewhere may refer to it.
+    throw Refusal(
+        fmt::format("sets number {} of the memo a second time; the file is corrupted", index));
   }
+  next_in_memo_ = std::max(next_in_memo_, index + 1);
   Value& top = stack_.top();
-  if (top.has_identity() && top.tag() != Tag::reference) {
-    make_room(objects_, source, 4);
-    objects_.push_back(top.marked());
-    top = {Tag::reference, row_number(objects_.size() - 1)};
+  if (top.is_object()) {
+    memo_[index] = top.marked();
+    top = {Tag::reference, index};
+  } else {
+    memo_[index] = top;
   }
-  memo_[index] = top;
 }
 
 inline Value& Builder::container(std::size_t index) {
-  if (index >= stack_.size() || (!marks_.empty() && index < marks_.back())) {
+  if (index >= stack_.size() || (!parts_.marks.empty() && index < parts_.marks.back())) {
     refuse("nothing to put values into; the file is corrupted");
   }
   Value& value = stack_[index];
   if (value.tag() != Tag::reference) return value;
-  Value& object = objects_[value.index()];
+  Value& object = memo_[value.index()];
   if (!object.is_marked()) refuse_change(object);
   return object;
 }
@@ -94,7 +100,7 @@ inline Value Builder::close(Value value) {
 
 Value Builder::take(Value value) {
   if (value.tag() != Tag::reference) return close(value);
-  Value& object = objects_[value.index()];
+  Value& object = memo_[value.index()];
   const Value state = close(object.unmarked());
   if (state.tag() == Tag::used) {
     refuse("a part of the snapshot stands in two places; the file is corrupted");
@@ -151,7 +157,7 @@ void Builder::list() {
 void Builder::tuple() { tuple(stack_.size() - take_mark()); }
 
 void Builder::tuple(std::size_t size) {
-  const std::size_t below = marks_.empty() ? 0 : marks_.back();
+  const std::size_t below = parts_.marks.empty() ? 0 : parts_.marks.back();
   if (stack_.size() < below + size) {
     refuse("a tuple of more than there is; the file is corrupted");
   }
@@ -197,7 +203,7 @@ void Builder::dict() {
 }
 
 Snapshot Builder::finish() {
-  if (stack_.size() != 1 || !marks_.empty()) {
+  if (stack_.size() != 1 || !parts_.marks.empty()) {
     throw Refusal(fmt::format("ends with {} values where one is expected; the file is corrupted",
                               stack_.size()));
   }

@@ -10,6 +10,9 @@
 // Here are the stack, its marks and the memo; lists.h and dicts.h know what becomes of the values.
 #pragma once
 
+#include <cstdlib>
+#include <memory>
+#include <new>
 #include <span>
 #include <vector>
 
@@ -51,7 +54,7 @@ class __attribute__((visibility("hidden"))) Builder {
   void push_empty_list() { stack_.push(Value(Tag::empty_list)); }
   void push_empty_dict() { stack_.push(Value(Tag::empty_dict)); }
 
-  void mark() { marks_.push_back(stack_.size()); }
+  void mark() { parts_.marks.push_back(stack_.size()); }
   void pop();
   void pop_mark();
 
@@ -64,19 +67,31 @@ class __attribute__((visibility("hidden"))) Builder {
   void tuple();  // of what is above the mark
   void tuple(std::size_t size);
 
-  void memoize() { put(memo_.size()); }
+  void memoize() { put(next_in_memo_); }
   void put(std::uint64_t index);
   void get(std::uint64_t index) {
-    if (index >= memo_.size() || memo_[index].tag() == Tag::unset) [[unlikely]]
+    if (index >= memo_.size()) [[unlikely]]
       refuse_get(index);
-    stack_.push(memo_[index]);
+    get_short(index);
+  }
+  // Of one byte, as most are: the memo has so many numbers from the beginning.
+  [[gnu::always_inline]] void get_short(std::uint64_t index) {
+    const Value value = memo_[index];
+    if (value.is_plain()) [[likely]] {
+      stack_.push(value);
+    } else {
+      if (value.tag() == Tag::unset) refuse_get(index);
+      stack_.push(value.is_object() ? Value(Tag::reference, index) : value);
+    }
   }
 
   // The snapshot, when nothing else is to come.
   Snapshot finish();
 
  private:
-  // A vector, but what is called for every value of the file is inlined, and short.
+  // A vector, but what is called for every value of the file is inlined, and short; and it grows
+  // without a copy, and without touching more memory than it fills: some files put all entries on
+  // it.
   class Stack {
    public:
     [[gnu::always_inline]] void push(Value value) {
@@ -84,22 +99,29 @@ class __attribute__((visibility("hidden"))) Builder {
         grow();
       *end_++ = value;
     }
-    void cut(std::size_t size) { end_ = values_.data() + size; }  // to fewer
-    std::size_t size() const { return static_cast<std::size_t>(end_ - values_.data()); }
+    void cut(std::size_t size) { end_ = values_.get() + size; }  // to fewer
+    std::size_t size() const { return static_cast<std::size_t>(end_ - values_.get()); }
     Value& top() { return end_[-1]; }
-    Value& operator[](std::size_t index) { return values_[index]; }
-    std::span<Value> from(std::size_t index) { return {values_.data() + index, end_}; }
+    Value& operator[](std::size_t index) { return values_.get()[index]; }
+    std::span<Value> from(std::size_t index) { return {values_.get() + index, end_}; }
     std::span<Value> last(std::size_t size) { return {end_ - size, end_}; }
 
    private:
+    struct Free {
+      void operator()(Value* values) const { std::free(values); }
+    };
     [[gnu::noinline]] void grow() {
       const std::size_t size = this->size();
-      values_.resize(2 * size + 64, Value(Tag::none));
-      end_ = values_.data() + size;
-      limit_ = values_.data() + values_.size();
+      const std::size_t capacity = 2 * size + 64;
+      Value* const old = values_.release();
+      auto* const grown = static_cast<Value*>(std::realloc(old, capacity * sizeof(Value)));
+      values_.reset(grown != nullptr ? grown : old);
+      if (grown == nullptr) throw std::bad_alloc();
+      end_ = values_.get() + size;
+      limit_ = values_.get() + capacity;
     }
 
-    std::vector<Value> values_;  // beyond end_ as well
+    std::unique_ptr<Value, Free> values_;
     Value* end_ = nullptr;
     Value* limit_ = nullptr;
   };
@@ -123,9 +145,9 @@ class __attribute__((visibility("hidden"))) Builder {
   Lists lists_;
   Dicts dicts_;
   Stack stack_;
-  std::vector<std::size_t> marks_;  // how many values are below
-  std::vector<Value> memo_;         // what is known by its identity: references
-  std::vector<Value> objects_;      // what references refer to
+  // What is known by its identity is here alone, and referred to.
+  std::vector<Value> memo_ = std::vector<Value>(256, Value(Tag::unset));
+  std::uint64_t next_in_memo_ = 0;
 };
 
 }  // namespace leaklab

@@ -34,10 +34,9 @@ Tag shape_of(std::span<const Value> items) {
   return Tag::json;
 }
 
-[[noreturn]] void refuse_type(Value value, Field field, const char* of, const char* wanted) {
-  throw Refusal(
-      fmt::format("`{}` of {} is a {}, not {}; the file is corrupted or no memory snapshot",
-                  text_of(field), of, what(value.tag()), wanted));
+[[noreturn]] void refuse_type(Value value, Field field, const char* of, std::string_view wanted) {
+  throw Refusal(fmt::format("`{}` of {} is {}, not {}; the file is corrupted or no memory snapshot",
+                            text_of(field), of, what(value.tag()), wanted));
 }
 
 StringId string_of(Value value, Field field, const char* of) {
@@ -84,10 +83,7 @@ Value Dicts::set(Value dict, std::span<const Value> items) {
       return dict;
     }
     case Tag::event:
-      if (find(items, Field::action) != nullptr) {
-        refuse_second(Field::action, Table<TraceEvent>::entry);
-      }
-      fill(parts_.events[dict.index()], dict.id(), items);
+      add_to_event(dict, items);
       return dict;
     case Tag::block:
       fill(parts_.snapshot.blocks[dict.index()], dict.id(), items);
@@ -110,7 +106,7 @@ Value Dicts::set(Value dict, std::span<const Value> items) {
     case Tag::dropped:
       return generics_.set(dict, items);
     default:
-      throw Refusal(fmt::format("sets a key of a {}; the file is corrupted", what(dict.tag())));
+      throw Refusal(fmt::format("sets a key of {}; the file is corrupted", what(dict.tag())));
   }
 }
 
@@ -127,7 +123,7 @@ Value Dicts::close(Value dict) {
 Value Dicts::make(std::span<const Value> items) {
   switch (shape_of(items)) {
     case Tag::event:
-      return make_row(Tag::event, parts_.events, 32, items);
+      return make_event(items);
     case Tag::block:
       return make_row(Tag::block, parts_.snapshot.blocks, 24, items);
     case Tag::entry:
@@ -148,14 +144,43 @@ Value Dicts::make(std::span<const Value> items) {
 
 template <typename Row>
 Value Dicts::make_row(Tag tag, std::vector<Row>& rows, std::uint64_t bytes,
-                      std::span<const Value> items) {
-  const std::uint32_t number = row_number(rows.size());
+                      std::span<const Value> items, std::size_t first) {
+  const std::uint32_t number = row_number(first + rows.size());
   make_room(rows, parts_.source, bytes);
   Row& row = rows.emplace_back();
   row.keys = 0;
   if constexpr (std::is_same_v<Row, HistoryEntry>) row.block = HashIndex::none;
   fill(row, number, items);
   return {tag, number};
+}
+
+Value Dicts::make_event(std::span<const Value> items) {
+  // Lists that stand side by side have each a mark of its own below.
+  const std::size_t place = parts_.marks.empty() ? 0 : parts_.marks.back();
+  if (parts_.runs.empty() || parts_.runs.back().place != place) [[unlikely]]
+    begin_run(place);
+  Run& run = parts_.runs.back();
+  return make_row(Tag::event, run.trace.events, 24, items, run.first);
+}
+
+void Dicts::begin_run(std::size_t place) {
+  parts_.runs.push_back({.place = place, .first = next_event(), .trace = {}});
+}
+
+// More keys: of the last one, so that the extras are in the order of rows.
+void Dicts::add_to_event(Value event, std::span<const Value> items) {
+  constexpr const char* of = Table<TraceEvent>::entry;
+  if (find(items, Field::action) != nullptr) refuse_second(Field::action, of);
+  if (event.index() + 1 != next_event()) {
+    throw Refusal(fmt::format("a key of {} comes after the next entry; the file is corrupted", of));
+  }
+  fill(parts_.runs.back().trace.events.back(), event.id(), items);
+}
+
+std::uint32_t Dicts::next_event() const {
+  if (parts_.runs.empty()) return 0;
+  const Run& last = parts_.runs.back();
+  return last.first + static_cast<std::uint32_t>(last.trace.events.size());
 }
 
 // ---- The tables ----
@@ -230,7 +255,8 @@ void Dicts::fill(TraceEvent& event, std::uint32_t number, std::span<const Value>
   }
   const EventKind kind = event.kind;
   fill_columns(event, items, [&](const Value* item) {
-    generics_.keep(parts_.event_extras, number, item[0], item[1]);
+    Run& run = parts_.runs.back();
+    generics_.keep(run.trace.extras, number - run.first, item[0], item[1]);
   });
   if (event.kind != kind) refuse_second(Field::action, Table<TraceEvent>::entry);
 }
@@ -298,14 +324,12 @@ void Dicts::fill_top(std::span<const Value> items) {
         break;
       case Field::device_traces:
         if (value.tag() == Tag::traces) {
-          for (const std::uint32_t index : parts_.trace_lists[value.index()]) {
-            Trace trace =
-                index == HashIndex::none ? Trace{} : std::move(parts_.closed_traces[index]);
-            snapshot.traces.push_back(std::move(trace.events));
-            snapshot.trace_extras.push_back(std::move(trace.extras));
-          }
+          Traces& traces = parts_.trace_lists[value.index()];
+          snapshot.traces = std::move(traces.events);
+          snapshot.trace_extras = std::move(traces.extras);
         } else if (value.tag() != Tag::empty_list) {
-          refuse_type(value, field, of, "a list with a list of entries for each device");
+          refuse_type(value, field, of,
+                      "a list with a list of entries for each device" + parts_.odd_entry);
         }
         snapshot.keys |= Snapshot::has_device_traces;
         break;
@@ -358,10 +382,10 @@ std::uint32_t Dicts::pool_of(Value value, Field field, const char* of) {
 Range Dicts::range_of(Value value, Tag tag, Field field, const char* of) const {
   if (value.tag() == tag) return parts_.ranges[value.index()];
   if (value.tag() == Tag::empty_list) return {};
-  refuse_type(value, field, of,
-              tag == Tag::segments ? "a list of segments"
-              : tag == Tag::blocks ? "a list of blocks"
-                                   : "a list of such entries");
+  const char* wanted = tag == Tag::segments ? "a list of segments"
+                       : tag == Tag::blocks ? "a list of blocks"
+                                            : "a list of such entries";
+  refuse_type(value, field, of, wanted + parts_.odd_entry);
 }
 
 Snapshot Dicts::finish(Value root) {
@@ -371,7 +395,7 @@ Snapshot Dicts::finish(Value root) {
     segments_ = range_of(root, Tag::segments, Field::segments, "the snapshot");
   } else if (root.tag() != Tag::top) {
     throw Refusal(
-        fmt::format("holds a {}, no memory snapshot; give the file that "
+        fmt::format("holds {}, no memory snapshot; give the file that "
                     "torch.cuda.memory._dump_snapshot wrote",
                     what(root.tag())));
   }

@@ -31,10 +31,16 @@ class __attribute__((visibility("hidden"))) Dicts {
  private:
   Value hold_items();
   Value make(std::span<const Value> items);
-  // `bytes`: that an entry takes in the file, at least.
+  Value make_event(std::span<const Value> items);
+  [[gnu::noinline]] void begin_run(std::size_t place);
+  void add_to_event(Value event, std::span<const Value> items);
+  // The number that the next event gets.
+  std::uint32_t next_event() const;
+  // `bytes`: that an entry takes in the file, at least; `first`: the number of the table's first
+  // row.
   template <typename Row>
-  Value make_row(Tag tag, std::vector<Row>& rows, std::uint64_t bytes,
-                 std::span<const Value> items);
+  Value make_row(Tag tag, std::vector<Row>& rows, std::uint64_t bytes, std::span<const Value> items,
+                 std::size_t first = 0);
 
   void fill(TraceEvent& event, std::uint32_t number, std::span<const Value> items);
   void fill(HistoryEntry& entry, std::uint32_t number, std::span<const Value> items);

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "tree.h"
-
 namespace leaklab {
 namespace {
 
@@ -14,16 +12,6 @@ using nlohmann::json;
 
 constexpr std::size_t max_depth = 64;
 constexpr std::size_t max_nodes = 1'000'000;
-
-std::size_t count_nodes(const json& value) {
-  std::size_t nodes = 1;
-  if (value.is_structured()) {
-    for (const json& element : value) nodes += count_nodes(element);
-  } else if (value.is_string()) {
-    nodes += value.get_ref<const std::string&>().size() / 32;
-  }
-  return nodes;
-}
 
 std::size_t depth_of(const json& value) {
   std::size_t depth = 0;
@@ -38,37 +26,45 @@ std::size_t depth_of(const json& value) {
 
 Value Generics::append(Value list, std::span<const Value> elements) {
   if (list.tag() == Tag::dropped) return list;
-  std::optional<Generic> made = generic_of(list);
-  if (!made) return Value(Tag::dropped);
-  if (!made->value.is_array()) throw Refusal("appends to a dict; the file is corrupted");
-  for (const Value& element : elements) {
-    std::optional<Generic> value = generic_of(element);
-    if (!value) return Value(Tag::dropped);
-    made->depth = std::max(made->depth, value->depth + 1);
-    made->value.push_back(std::move(value->value));
+  try {
+    Generic made = generic_of(list);
+    if (!made.value.is_array()) throw Refusal("appends to a dict; the file is corrupted");
+    for (const Value& element : elements) {
+      Generic value = generic_of(element);
+      made.depth = std::max(made.depth, value.depth + 1);
+      made.value.push_back(std::move(value.value));
+    }
+    return hold(std::move(made));
+  } catch (const TooLarge&) {
+    return Value(Tag::dropped);
   }
-  return hold(std::move(*made));
 }
 
 Value Generics::set(Value dict, std::span<const Value> items) {
   if (dict.tag() == Tag::dropped) return dict;
-  std::optional<Generic> made = generic_of(dict);
-  if (!made) return Value(Tag::dropped);
-  if (!made->value.is_object()) throw Refusal("sets a key of a list; the file is corrupted");
-  for (std::size_t i = 0; i < items.size(); i += 2) {
-    const StringId key = interner_.key(items[i]);
-    std::optional<Generic> value = generic_of(items[i + 1]);
-    if (!value) return Value(Tag::dropped);
-    made->depth = std::max(made->depth, value->depth + 1);
-    made->value[std::string(parts_.snapshot.strings[key])] = std::move(value->value);
+  try {
+    Generic made = generic_of(dict);
+    if (!made.value.is_object()) throw Refusal("sets a key of a list; the file is corrupted");
+    for (std::size_t i = 0; i < items.size(); i += 2) {
+      const StringId key = interner_.key(items[i]);
+      Generic value = generic_of(items[i + 1]);
+      made.depth = std::max(made.depth, value.depth + 1);
+      const std::string_view text = parts_.snapshot.strings[key];
+      charge(text.size() / 32);
+      made.value[std::string(text)] = std::move(value.value);
+    }
+    return hold(std::move(made));
+  } catch (const TooLarge&) {
+    return Value(Tag::dropped);
   }
-  return hold(std::move(*made));
 }
 
 std::optional<json> Generics::json_of(Value value) {
-  std::optional<Generic> made = generic_of(value);
-  if (!made) return std::nullopt;
-  return std::move(made->value);
+  try {
+    return generic_of(value).value;
+  } catch (const TooLarge&) {
+    return std::nullopt;
+  }
 }
 
 std::optional<std::pair<std::int64_t, std::int64_t>> Generics::pair_of(Value value) {
@@ -126,9 +122,10 @@ void Generics::keep(std::vector<Extra>& extras, std::uint32_t row, Value key, Va
 }
 
 void Generics::drop(Value key) {
-  const std::string_view text = parts_.snapshot.strings[interner_.key(key)];
-  std::vector<std::string>& dropped = parts_.snapshot.dropped;
-  if (std::ranges::find(dropped, text) == dropped.end()) dropped.emplace_back(text);
+  const StringId id = interner_.key(key);
+  if (dropped_.insert(id).second) {
+    parts_.snapshot.dropped.emplace_back(parts_.snapshot.strings[id]);
+  }
 }
 
 Value Generics::hold(Generic generic) {
@@ -144,16 +141,16 @@ void Generics::charge(std::size_t nodes) {
   }
 }
 
-std::optional<Generics::Generic> Generics::generic_of(Value value) {
-  try {
-    Generic made = make(value);
-    if (made.depth > max_depth) {
-      throw Refusal(fmt::format("nested more than {} levels deep; a snapshot is not", max_depth));
-    }
-    return made;
-  } catch (const TooLarge&) {
-    return std::nullopt;
+Generics::Generic Generics::generic_of(Value value) {
+  Generic made = make(value);
+  if (made.depth > max_depth) {
+    throw Refusal(fmt::format("nested more than {} levels deep; a snapshot is not", max_depth));
   }
+  return made;
+}
+
+Tree Generics::tree() {
+  return {parts_.snapshot, [this](std::size_t nodes) { charge(nodes); }};
 }
 
 Generics::Generic Generics::measured(json made) {
@@ -166,7 +163,7 @@ Generics::Generic Generics::make(Value value) {
   if (value.tag() == Tag::json) {
     Generic& held = held_[value.index()];
     if (value.is_marked()) {
-      charge(count_nodes(held.value));
+      charge_for(held.value, [this](std::size_t nodes) { charge(nodes); });
       return held;
     }
     Generic moved = std::move(held);
@@ -201,14 +198,12 @@ Generics::Generic Generics::make(Value value) {
     case Tag::empty_dict:
       return {json::object(), 1};
     case Tag::frame: {
-      charge(4);
-      Tree tree(snapshot);
+      Tree tree = this->tree();
       put_frame(tree, snapshot, value.id());
       return measured(tree.take());
     }
     case Tag::stack: {
-      charge(4 * snapshot.stacks[value.id()].size());
-      Tree tree(snapshot);
+      Tree tree = this->tree();
       tree.stack(value.id());
       return measured(tree.take());
     }
@@ -222,56 +217,35 @@ Generics::Generic Generics::make(Value value) {
 // Rows of a table: of a shape that we know, in a place that we don't.
 Generics::Generic Generics::make_rows(Value value) {
   const Snapshot& snapshot = parts_.snapshot;
-  Tree tree(snapshot);
-  const auto charge_row = [&](std::size_t keys, StackId stack) {
-    charge(keys + 4 * snapshot.stacks[stack].size());
-  };
-  const auto put_event = [&](const std::vector<TraceEvent>& events,
-                             const std::vector<Extra>& extras, std::size_t row) {
-    charge_row(10, events[row].stack);
-    put_row(tree, snapshot, events[row], extras_of(extras, row));
-  };
+  Tree tree = this->tree();
   const auto put_any = [&](Tag tag, std::size_t row) {
     switch (tag) {
       case Tag::event:
-      case Tag::events:
-        return put_event(parts_.events, parts_.event_extras, row);
+      case Tag::events: {
+        const auto run = run_of(parts_.runs, static_cast<std::uint32_t>(row));
+        const std::size_t at = row - run->first;
+        return put_row(tree, snapshot, run->trace.events[at], extras_of(run->trace.extras, at));
+      }
       case Tag::block:
       case Tag::blocks:
-        charge_row(6, snapshot.blocks[row].stack);
         return put_block(tree, snapshot, row);
       case Tag::entry:
       case Tag::entries:
-        charge_row(4, snapshot.history[row].stack);
         return put_row(tree, snapshot, snapshot.history[row], {});
       case Tag::segment:
-      case Tag::segments: {
-        const Segment& segment = snapshot.segments[row];
-        charge_row(12, segment.stack);
-        for (std::uint32_t k = 0; k < segment.blocks; ++k) charge(6);
+      case Tag::segments:
         return put_segment(tree, snapshot, row);
-      }
       case Tag::annotation:
       case Tag::annotations:
-        charge(4);
         return put_row(tree, snapshot, snapshot.annotations[row],
                        extras_of(snapshot.annotation_extras, row));
       default:
-        throw Refusal(fmt::format("a {} where none can be; the file is corrupted", what(tag)));
+        throw Refusal(fmt::format("{} where none can be; the file is corrupted", what(tag)));
     }
   };
   if (value.tag() == Tag::traces) {
-    tree.begin_array();
-    for (const std::uint32_t index : parts_.trace_lists[value.index()]) {
-      tree.begin_array();
-      const Trace trace =
-          index == HashIndex::none ? Trace{} : std::move(parts_.closed_traces[index]);
-      for (std::size_t row = 0; row < trace.events.size(); ++row) {
-        put_event(trace.events, trace.extras, row);
-      }
-      tree.end_array();
-    }
-    tree.end_array();
+    const Traces traces = std::move(parts_.trace_lists[value.index()]);
+    put_traces(tree, snapshot, traces.events, traces.extras);
   } else if (value.tag() >= Tag::events && value.tag() <= Tag::annotations) {
     const Range range = parts_.ranges[value.index()];
     tree.begin_array();

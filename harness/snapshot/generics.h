@@ -3,11 +3,13 @@
 
 #include <optional>
 #include <span>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "interner.h"
 #include "parts.h"
+#include "tree.h"
 #include "value.h"
 
 namespace leaklab {
@@ -38,17 +40,20 @@ class Generics {
   };
   struct TooLarge {};
 
-  std::optional<Generic> generic_of(Value value);
+  // Throws TooLarge.
+  Generic generic_of(Value value);
   Generic make(Value value);
   Generic make_rows(Value value);
   static Generic measured(nlohmann::json made);
   Value hold(Generic generic);
+  Tree tree();
   void charge(std::size_t nodes);
 
   Parts& parts_;
   Interner& interner_;
   std::vector<Generic> held_;  // what Values of Tag::json refer to
   std::size_t nodes_ = 0;      // JSON values made so far
+  std::unordered_set<StringId> dropped_;
 };
 
 }  // namespace leaklab

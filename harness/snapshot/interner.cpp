@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "hash.h"
 #include "parts.h"
 
 namespace leaklab {
@@ -50,10 +51,7 @@ Kind name_called(std::string_view text) {
 }
 
 std::uint64_t hash_pair(std::uint64_t first, std::uint64_t second) {
-  std::uint64_t state = first * 0x9e3779b97f4a7c15ULL + second;
-  state = (state ^ state >> 30) * 0xbf58476d1ce4e5b9ULL;
-  state = (state ^ state >> 27) * 0x94d049bb133111ebULL;
-  return state ^ state >> 31;
+  return mix(mix(hash_seed(), first), second);
 }
 
 }  // namespace
@@ -82,8 +80,7 @@ void Interner::learn(std::string_view text) {
 StringId Interner::key(Value key) {
   if (key.tag() == Tag::string) return key.string_id();
   if (key.tag() != Tag::integer) {
-    throw Refusal(
-        fmt::format("a dict with a {} for a key; a snapshot has strings", what(key.tag())));
+    throw Refusal(fmt::format("a dict with {} for a key; a snapshot has strings", what(key.tag())));
   }
   return string(std::to_string(key.payload())).string_id();
 }

@@ -4,8 +4,32 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace leaklab {
+namespace {
+
+// Adds to `to` the rows of `from` from `row` on, `most` at most.
+void take(Trace& from, std::size_t row, std::size_t most, Trace& to) {
+  const std::size_t rows = std::min(from.events.size() - row, most);
+  const bool all = rows == from.events.size();
+  if (all && to.events.empty()) {
+    to = std::exchange(from, {});
+    return;
+  }
+  const auto at = [&](std::size_t which) {
+    return std::ranges::lower_bound(from.extras, which, {}, &Extra::row);
+  };
+  for (Extra extra : std::span(at(row), at(row + rows))) {
+    extra.row = static_cast<std::uint32_t>(extra.row - row + to.events.size());
+    to.extras.push_back(extra);
+  }
+  const auto first = from.events.begin() + static_cast<std::ptrdiff_t>(row);
+  to.events.insert(to.events.end(), first, first + static_cast<std::ptrdiff_t>(rows));
+  if (all) from = {};
+}
+
+}  // namespace
 
 Value Lists::append(Value list, std::span<const Value> elements) {
   if (elements.empty()) return list;
@@ -42,9 +66,35 @@ Value Lists::append(Value list, std::span<const Value> elements) {
     case Tag::dropped:
       break;
     default:
-      throw Refusal(fmt::format("appends to a {}; the file is corrupted", what(list.tag())));
+      throw Refusal(fmt::format("appends to {}; the file is corrupted", what(list.tag())));
   }
+  if (parts_.odd_entry.empty()) note_odd_entry(list, elements);
   return generics_.append(list, elements);
+}
+
+void Lists::note_odd_entry(Value list, std::span<const Value> elements) {
+  const auto is_row = [](Value value) {
+    return value.tag() >= Tag::event && value.tag() <= Tag::annotations;
+  };
+  std::size_t before = 0;
+  Tag made = list.tag();
+  if (made == Tag::traces) {
+    before = parts_.trace_lists[list.index()].events.size();
+  } else if (is_row(list)) {
+    before = parts_.ranges[list.index()].count;
+  } else if (const auto row = std::ranges::find_if(elements, is_row); row != elements.end()) {
+    made = row->tag() == Tag::events ? Tag::traces : list_of(row->tag());
+  } else {
+    return;
+  }
+  const auto odd = std::ranges::find_if(elements, [&](Value element) {
+    return made == Tag::traces ? element.tag() != Tag::events && element.tag() != Tag::empty_list
+                               : list_of(element.tag()) != made;
+  });
+  if (odd == elements.end()) return;
+  parts_.odd_entry = fmt::format("; entry {} of a list before byte {} is {}, unlike others of it",
+                                 before + static_cast<std::size_t>(odd - elements.begin()),
+                                 parts_.source.offset(), what(odd->tag()));
 }
 
 Value Lists::append_frames(Value list, std::span<const Value> elements) {
@@ -85,39 +135,26 @@ Value Lists::append_rows(Value list, std::span<const Value> elements) {
 
 Value Lists::append_traces(Value list, std::span<const Value> elements) {
   if (list.index() == parts_.trace_lists.size()) parts_.trace_lists.emplace_back();
+  Traces& traces = parts_.trace_lists[list.index()];
   for (const Value& element : elements) {
-    parts_.trace_lists[list.index()].push_back(element.tag() == Tag::events ? close_trace(element)
-                                                                            : HashIndex::none);
+    Trace trace = element.tag() == Tag::events ? close_trace(element) : Trace();
+    traces.events.push_back(std::move(trace.events));
+    traces.extras.push_back(std::move(trace.extras));
   }
   return list;
 }
 
-// The rows leave Parts::events, which is empty again when no other list has some.
-std::uint32_t Lists::close_trace(Value events) {
+// The events leave Parts::runs.
+Trace Lists::close_trace(Value events) {
   const Range range = parts_.ranges[events.index()];
-  std::vector<TraceEvent>& rows = parts_.events;
-  std::vector<Extra>& extras = parts_.event_extras;
-  std::ranges::stable_sort(extras, {}, &Extra::row);
   Trace trace;
-  if (range.count == rows.size()) {
-    trace.events.swap(rows);
-    trace.extras.swap(extras);
-  } else {
-    const auto first = rows.begin() + range.first;
-    const auto last = first + range.count;
-    trace.events.assign(first, last);
-    for (Extra extra : extras) {
-      if (extra.row < range.first || extra.row >= range.first + range.count) continue;
-      extra.row -= range.first;
-      trace.extras.push_back(extra);
-    }
-    if (last == rows.end()) {
-      rows.erase(first, last);
-      std::erase_if(extras, [&](const Extra& extra) { return extra.row >= range.first; });
-    }
+  auto run = run_of(parts_.runs, range.first);
+  for (std::size_t row = range.first - run->first; trace.events.size() < range.count; row = 0) {
+    take(run->trace, row, range.count - trace.events.size(), trace);
+    ++run;
   }
-  parts_.closed_traces.push_back(std::move(trace));
-  return row_number(parts_.closed_traces.size() - 1);
+  while (!parts_.runs.empty() && parts_.runs.back().trace.events.empty()) parts_.runs.pop_back();
+  return trace;
 }
 
 }  // namespace leaklab

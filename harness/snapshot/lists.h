@@ -20,10 +20,13 @@ class __attribute__((visibility("hidden"))) Lists {
   Value close(Value list);
 
  private:
+  // Remembers which element of a list of rows is none, should the list be refused for it: under a
+  // key that we don't know it may hold anything.
+  void note_odd_entry(Value list, std::span<const Value> elements);
   Value append_frames(Value list, std::span<const Value> elements);
   Value append_rows(Value list, std::span<const Value> elements);
   Value append_traces(Value list, std::span<const Value> elements);
-  std::uint32_t close_trace(Value events);
+  Trace close_trace(Value events);
 
   Parts& parts_;
   Generics& generics_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "leaklab/snapshot.h"
@@ -20,7 +21,21 @@ struct Range {
 
 struct Trace {
   std::vector<TraceEvent> events;
-  std::vector<Extra> extras;
+  std::vector<Extra> extras;  // in the order of rows
+};
+
+// As Snapshot has them: of each device.
+struct Traces {
+  std::vector<std::vector<TraceEvent>> events;
+  std::vector<std::vector<Extra>> extras;
+};
+
+// Events that were made one after the other and that, as far as can be told then, go into the same
+// list. A list that gets all of a run, and nothing else, takes it without a copy.
+struct Run {
+  std::size_t place;    // the mark below them
+  std::uint32_t first;  // the number of its first event
+  Trace trace;
 };
 
 struct Parts {
@@ -30,12 +45,16 @@ struct Parts {
   Snapshot snapshot;
   std::vector<std::uint64_t> wide;  // numbers that a Value can't hold
   std::vector<Range> ranges;        // lists of rows
-  std::vector<TraceEvent> events;   // of the traces that are not complete
-  std::vector<Extra> event_extras;
-  std::vector<Trace> closed_traces;
-  // Indices into closed_traces; HashIndex::none: a trace without an event.
-  std::vector<std::vector<std::uint32_t>> trace_lists;
+  std::vector<std::size_t> marks;   // of the Builder's stack: how many values are below each
+  std::vector<Run> runs;            // the events that no Trace has yet, in the order of numbers
+  std::vector<Traces> trace_lists;
+  std::string odd_entry;  // the first that made a list of rows a list of anything, in words
 };
+
+// The run that the event with this number is in.
+inline auto run_of(std::vector<Run>& runs, std::uint32_t event) {
+  return std::ranges::upper_bound(runs, event, {}, &Run::first) - 1;
+}
 
 inline std::uint32_t row_number(std::size_t rows) {
   if (rows >= HashIndex::none) throw Refusal("holds more than 4 billion entries of one kind");

@@ -136,7 +136,7 @@ Snapshot read_pickle(Source& source) {
     const unsigned char op = *cursor.take(1, "the opcode STOP");
     // More than half of all operations are this one.
     if (static_cast<Op>(op) == Op::bin_get) {
-      builder.get(argument(std::uint8_t{}));
+      builder.get_short(argument(std::uint8_t{}));
       continue;
     }
     switch (static_cast<Op>(op)) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "fields.h"
 #include "leaklab/error.h"
 
 namespace leaklab {
@@ -17,17 +18,22 @@ class Sum {
  public:
   explicit Sum(const std::string& origin) : origin_(origin) {}
 
-  void add(std::int64_t bytes, const auto& where) {
+  void add(std::int64_t bytes, Field field, const auto& where) {
     constexpr auto most = std::int64_t{1} << 56;
-    if (bytes < 0 || bytes > most - sum_) {
-      throw UsageError(fmt::format(
-          "{}: {} has a size of {} bytes, which no allocator gives out; record the snapshot again",
-          origin_, where(), bytes));
+    if (bytes < 0) refuse(bytes, field, where(), "which no allocator gives out");
+    if (bytes > most - sum_) {
+      refuse(bytes, field, where(), "with those before it more than any memory has");
     }
     sum_ += bytes;
   }
 
  private:
+  [[noreturn, gnu::cold]] void refuse(std::int64_t bytes, Field field, const std::string& where,
+                                      const char* why) const {
+    throw UsageError(fmt::format("{}: `{}` of {} is {} bytes, {}; record the snapshot again",
+                                 origin_, text_of(field), where, bytes, why));
+  }
+
   const std::string& origin_;
   std::int64_t sum_ = 0;
 };
@@ -41,7 +47,8 @@ void refuse_impossible(const Snapshot& snapshot, const std::string& origin) {
     for (std::size_t at = 0; at < trace.size(); ++at) {
       // What was asked for and not given may be any size.
       if (trace[at].kind == EventKind::oom && trace[at].size >= 0) continue;
-      events.add(trace[at].size, [&] { return fmt::format("device_traces[{}][{}]", device, at); });
+      events.add(trace[at].size, Field::size,
+                 [&] { return fmt::format("device_traces[{}][{}]", device, at); });
     }
   }
   Sum blocks(origin);
@@ -49,15 +56,15 @@ void refuse_impossible(const Snapshot& snapshot, const std::string& origin) {
   for (std::size_t row = 0; row < snapshot.segments.size(); ++row) {
     const auto& segment = snapshot.segments[row];
     const auto where = [&] { return fmt::format("segments[{}]", row); };
-    for (const auto bytes : {segment.total_size, segment.allocated_size, segment.active_size,
-                             segment.requested_size}) {
-      segments.add(bytes, where);
-    }
+    segments.add(segment.total_size, Field::total_size, where);
+    segments.add(segment.allocated_size, Field::allocated_size, where);
+    segments.add(segment.active_size, Field::active_size, where);
+    segments.add(segment.requested_size, Field::requested_size, where);
     for (std::uint32_t at = 0; at < segment.blocks; ++at) {
       const auto& block = snapshot.blocks[segment.first_block + at];
       const auto which = [&] { return fmt::format("segments[{}]['blocks'][{}]", row, at); };
-      blocks.add(block.size, which);
-      blocks.add(block.requested, which);
+      blocks.add(block.size, Field::size, which);
+      blocks.add(block.requested, Field::requested_size, which);
     }
   }
 }

@@ -3,23 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <stdexcept>
 
+#include "hash.h"
 #include "leaklab/snapshot.h"
+#include "parts.h"
 
 namespace leaklab {
 namespace {
 
-// What wyhash does to a word (Wang Yi, public domain): multiply and fold the two halves.
-std::uint64_t mix(std::uint64_t state, std::uint64_t word) {
-  __extension__ using Wide = unsigned __int128;
-  const Wide product = Wide{state ^ word} * 0x9e3779b97f4a7c15ULL;
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-}
-
 std::uint64_t hash_bytes(const void* data, std::size_t size) {
   const char* from = static_cast<const char*>(data);
-  std::uint64_t state = mix(0x2d358dccaa6c78a5ULL, size);
+  std::uint64_t state = mix(hash_seed(), size);
   for (; size >= 8; from += 8, size -= 8) {
     std::uint64_t word;
     std::memcpy(&word, from, 8);
@@ -28,11 +22,6 @@ std::uint64_t hash_bytes(const void* data, std::size_t size) {
   std::uint64_t word = 0;
   if (size > 0) std::memcpy(&word, from, size);
   return mix(mix(state, word), 0x8bb84b93962eacc9ULL);
-}
-
-std::uint32_t next_row(std::size_t rows) {
-  if (rows >= HashIndex::none) throw std::length_error("more than 4 billion rows");
-  return static_cast<std::uint32_t>(rows);
 }
 
 constexpr std::array<std::string_view, 10> event_kinds = {
@@ -69,7 +58,7 @@ StringId StringTable::intern(std::string_view text) {
   const std::uint64_t hash = hash_bytes(text.data(), text.size());
   const StringId found = index_.find(hash, [&](StringId id) { return (*this)[id] == text; });
   if (found != HashIndex::none) return found;
-  const StringId id = next_row(size());
+  const StringId id = row_number(size());
   text_.insert(text_.end(), text.begin(), text.end());
   ends_.push_back(text_.size());
   index_.insert(hash, id);
@@ -83,7 +72,7 @@ StackId StackTable::intern(std::span<const FrameId> frames) {
   const StackId found =
       index_.find(hash, [&](StackId id) { return std::ranges::equal((*this)[id], frames); });
   if (found != HashIndex::none) return found;
-  const StackId id = next_row(size());
+  const StackId id = row_number(size());
   frames_.insert(frames_.end(), frames.begin(), frames.end());
   ends_.push_back(frames_.size());
   index_.insert(hash, id);

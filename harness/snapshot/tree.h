@@ -1,6 +1,7 @@
 // An `out` of visit.h that makes a JSON value.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,28 +10,54 @@
 
 namespace leaklab {
 
+// Is told of so many nodes, each a value or 32 bytes of text, before they are made, and throws
+// where they are too many.
+using Charge = std::function<void(std::size_t)>;
+
+// One node after the other: a value that is too large is not counted to its end each time that
+// something refers to it.
+inline void charge_for(const nlohmann::json& value, const Charge& charge) {
+  charge(1);
+  if (value.is_string()) {
+    charge(value.get_ref<const std::string&>().size() / 32);
+  } else if (value.is_array()) {
+    for (const nlohmann::json& element : value) charge_for(element, charge);
+  } else if (value.is_object()) {
+    for (const auto& [key, element] : value.items()) {
+      charge(key.size() / 32);
+      charge_for(element, charge);
+    }
+  }
+}
+
 class Tree {
  public:
-  explicit Tree(const Snapshot& snapshot) : snapshot_(snapshot) {}
+  Tree(const Snapshot& snapshot, Charge charge) : snapshot_(snapshot), charge_(std::move(charge)) {}
 
-  void begin_object() { open_.push_back({std::move(key_), nlohmann::json::object()}); }
+  void begin_object() { begin(nlohmann::json::object()); }
   void end_object() { end(); }
-  void begin_array() { open_.push_back({std::move(key_), nlohmann::json::array()}); }
+  void begin_array() { begin(nlohmann::json::array()); }
   void end_array() { end(); }
   void key(Field field) { key_ = text_of(field); }
-  void key(StringId id) { key_ = snapshot_.strings[id]; }
-
-  void none() { add(nullptr); }
-  void boolean(bool value) { add(value); }
-  void integer(std::int64_t value) { add(value); }
-  void unsigned_integer(std::uint64_t value) { add(value); }
-  void real(double value) { add(value); }
-  void text(std::string_view value) { add(value); }
-  void string(StringId id) { add(snapshot_.strings[id]); }
-  void pool(const std::pair<std::int64_t, std::int64_t>& value) {
-    add(nlohmann::json::array({value.first, value.second}));
+  void key(StringId id) {
+    charge_(snapshot_.strings[id].size() / 32);
+    key_ = snapshot_.strings[id];
   }
-  void json(const nlohmann::json& value) { add(value); }
+
+  void none() { put(nullptr); }
+  void boolean(bool value) { put(value); }
+  void integer(std::int64_t value) { put(value); }
+  void unsigned_integer(std::uint64_t value) { put(value); }
+  void real(double value) { put(value); }
+  void text(std::string_view value) { put(value, 1 + value.size() / 32); }
+  void string(StringId id) { text(snapshot_.strings[id]); }
+  void pool(const std::pair<std::int64_t, std::int64_t>& value) {
+    put(nlohmann::json::array({value.first, value.second}));
+  }
+  void json(const nlohmann::json& value) {
+    charge_for(value, charge_);
+    add(value);
+  }
   void stack(StackId id) {
     begin_array();
     for (const FrameId frame : snapshot_.stacks[id]) put_frame(*this, snapshot_, frame);
@@ -45,6 +72,11 @@ class Tree {
     nlohmann::json value;
   };
 
+  template <typename T>
+  void put(const T& value, std::size_t nodes = 1) {
+    charge_(nodes);
+    add(value);
+  }
   void add(nlohmann::json value) {
     if (open_.empty()) {
       root_ = std::move(value);
@@ -54,6 +86,10 @@ class Tree {
       open_.back().value[key_] = std::move(value);
     }
   }
+  void begin(nlohmann::json empty) {
+    charge_(1);
+    open_.push_back({std::move(key_), std::move(empty)});
+  }
   void end() {
     Open done = std::move(open_.back());
     open_.pop_back();
@@ -62,6 +98,7 @@ class Tree {
   }
 
   const Snapshot& snapshot_;
+  Charge charge_;
   std::string key_;
   std::vector<Open> open_;
   nlohmann::json root_;

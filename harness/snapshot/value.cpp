@@ -7,17 +7,17 @@ std::string_view what(Tag tag) {
     case Tag::none:
       return "None";
     case Tag::boolean:
-      return "boolean";
+      return "a boolean";
     case Tag::integer:
     case Tag::wide_integer:
     case Tag::wide_unsigned:
-      return "integer";
+      return "an integer";
     case Tag::real:
-      return "float";
+      return "a float";
     case Tag::string:
-      return "string";
+      return "a string";
     case Tag::pool:
-      return "tuple";
+      return "a tuple";
     case Tag::empty_list:
     case Tag::events:
     case Tag::blocks:
@@ -25,28 +25,28 @@ std::string_view what(Tag tag) {
     case Tag::segments:
     case Tag::annotations:
     case Tag::traces:
-      return "list";
+      return "a list";
     case Tag::stack:
     case Tag::open_stack:
-      return "list of frames";
+      return "a list of frames";
     case Tag::empty_dict:
     case Tag::items:
     case Tag::top:
-      return "dict";
+      return "a dict";
     case Tag::frame:
-      return "frame";
+      return "a frame";
     case Tag::event:
-      return "trace entry";
+      return "a trace entry";
     case Tag::block:
-      return "block";
+      return "a block";
     case Tag::entry:
-      return "history entry";
+      return "a history entry";
     case Tag::segment:
-      return "segment";
+      return "a segment";
     case Tag::annotation:
-      return "annotation";
+      return "an annotation";
     default:
-      return "value of another shape";
+      return "a list or dict of another shape";
   }
 }
 

@@ -30,7 +30,7 @@ enum class Tag : std::uint8_t {
   frame,       // payload: FrameId
   json,        // payload: Generics knows
   dropped,     // too large to keep
-  event,       // payload: row of Parts::events; of the others: of the table of Snapshot
+  event,       // payload: its number, Parts::runs know; of the others: row of the table of Snapshot
   block,
   entry,  // of a block's history
   segment,
@@ -43,7 +43,7 @@ enum class Tag : std::uint8_t {
   traces,     // a list of lists of events; payload: index into Parts::trace_lists
   top,        // the snapshot itself
   used,       // a row or a list of rows that has been put somewhere
-  reference,  // payload: index into the objects of the Builder
+  reference,  // payload: index into the Builder's memo
 };
 
 // The tag of a list of such rows.
@@ -55,7 +55,7 @@ constexpr Tag list_of(Tag row) {
 // As messages call it.
 std::string_view what(Tag tag);
 
-// 8 bytes: 7 bits of tag, a mark, 56 bits of payload. What is marked: of the Builder's objects, a
+// 8 bytes: 7 bits of tag, a mark, 56 bits of payload. What is marked: in the Builder's memo, a
 // list or dict that may still change; of a value that was taken to be put somewhere, that others
 // refer to it.
 class Value {
@@ -87,6 +87,12 @@ class Value {
   bool has_identity() const {
     return static_cast<std::uint8_t>(bits_) >= static_cast<std::uint8_t>(Tag::empty_list);
   }
+  // Whether it is a value, and not known by its identity.
+  bool is_plain() const {
+    return static_cast<std::uint8_t>(bits_ - 1) < static_cast<std::uint8_t>(Tag::empty_list) - 1;
+  }
+  // Whether it is known by its identity, and no reference to it.
+  bool is_object() const { return has_identity() && tag() != Tag::reference; }
   bool is_marked() const { return (bits_ & 0x80) != 0; }
   Value marked() const { return Value(bits_ | 0x80); }
   Value unmarked() const { return Value(bits_ & ~std::uint64_t{0x80}); }

@@ -151,15 +151,17 @@ void put_segments(Out& out, const Snapshot& snapshot) {
   out.end_array();
 }
 
+// `extras`: shorter than `traces` where there is none.
 template <typename Out>
-void put_traces(Out& out, const Snapshot& snapshot) {
+void put_traces(Out& out, const Snapshot& snapshot,
+                const std::vector<std::vector<TraceEvent>>& traces,
+                const std::vector<std::vector<Extra>>& trace_extras) {
   out.begin_array();
-  for (std::size_t device = 0; device < snapshot.traces.size(); ++device) {
+  for (std::size_t device = 0; device < traces.size(); ++device) {
     out.begin_array();
-    ExtrasInOrder extras(device < snapshot.trace_extras.size()
-                             ? std::span<const Extra>(snapshot.trace_extras[device])
-                             : std::span<const Extra>());
-    const std::vector<TraceEvent>& trace = snapshot.traces[device];
+    ExtrasInOrder extras(device < trace_extras.size() ? std::span<const Extra>(trace_extras[device])
+                                                      : std::span<const Extra>());
+    const std::vector<TraceEvent>& trace = traces[device];
     for (std::size_t row = 0; row < trace.size(); ++row) {
       put_row(out, snapshot, trace[row], extras.of(row));
     }
@@ -176,7 +178,7 @@ void put_snapshot(Out& out, const Snapshot& snapshot) {
   out.begin_object();
   if ((snapshot.keys & Snapshot::has_device_traces) != 0) {
     out.key(Field::device_traces);
-    put_traces(out, snapshot);
+    put_traces(out, snapshot, snapshot.traces, snapshot.trace_extras);
   }
   if ((snapshot.keys & Snapshot::has_segments) != 0) {
     out.key(Field::segments);

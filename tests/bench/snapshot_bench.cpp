@@ -1,13 +1,15 @@
 // Reads and writes snapshots of a training run that never was. Besides the benchmarks, for
 // snapshot_vs_cpython.py:
-//   snapshot_bench --make FILE EVENTS     writes one
-//   snapshot_bench --read FILE            prints {"seconds", "peak_bytes", "events"}
+//   snapshot_bench --make FILE EVENTS SHAPE   writes one of a shape that `shapes` names
+//   snapshot_bench --read FILE                prints {"seconds", "peak_bytes", "events"}
 // and for tests/viewer/check.py:
-//   snapshot_bench --copy FROM TO         reads a file and writes what it says
+//   snapshot_bench --copy FROM TO             reads a file and writes what it says
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -19,9 +21,23 @@
 namespace leaklab {
 namespace {
 
-// A loop of 400 allocations, each from a site of its own with 8 to 40 frames, and their frees. What
-// PyTorch 2.11 writes of each event; every 50th allocation stays.
-Snapshot made(std::size_t events) {
+struct Shape {
+  std::string_view name;
+  std::size_t devices = 1;
+  std::uint8_t keys =
+      TraceEvent::usual_keys | TraceEvent::has_compile_context | TraceEvent::has_user_metadata;
+};
+// What PyTorch 2.11 writes; the same of a whole machine; and the shortest entries that there are,
+// those of PyTorch 2.0.
+constexpr std::array<Shape, 3> shapes = {
+    {{.name = "usual"},
+     {.name = "devices", .devices = 8},
+     {.name = "short",
+      .keys = TraceEvent::has_address | TraceEvent::has_size | TraceEvent::has_stream}}};
+
+// A loop of 400 allocations, each from a site of its own with 8 to 40 frames, and their frees;
+// every 50th allocation stays. All devices have as many events.
+Snapshot made(std::size_t events, const Shape& shape) {
   constexpr std::size_t sites = 400;
   Snapshot snapshot;
   const StringId none = snapshot.strings.intern("N/A");
@@ -45,7 +61,7 @@ Snapshot made(std::size_t events) {
     stacks.push_back(snapshot.stacks.intern(frames));
   }
 
-  std::vector<TraceEvent>& trace = snapshot.traces.emplace_back();
+  std::vector<TraceEvent> trace;
   trace.reserve(events);
   const auto add = [&](EventKind kind, std::size_t site, std::uint64_t address, std::int64_t size) {
     if (trace.size() == events) return;
@@ -56,8 +72,7 @@ Snapshot made(std::size_t events) {
                      .stack = stacks[site],
                      .compile_context = none,
                      .kind = kind,
-                     .keys = TraceEvent::usual_keys | TraceEvent::has_compile_context |
-                             TraceEvent::has_user_metadata});
+                     .keys = shape.keys});
   };
   std::uint64_t kept = 0;
   while (trace.size() < events) {
@@ -70,6 +85,13 @@ Snapshot made(std::size_t events) {
       add(EventKind::free_requested, (site + 1) % sites, address, size);
       add(EventKind::free_completed, (site + 1) % sites, address, size);
     }
+  }
+
+  for (std::size_t device = 0; device < shape.devices; ++device) {
+    const auto end = [&](std::size_t of) {
+      return trace.begin() + static_cast<std::ptrdiff_t>(events * of / shape.devices);
+    };
+    snapshot.traces.emplace_back(end(device), end(device + 1));
   }
 
   for (std::uint64_t row = 0; row < kept; ++row) {
@@ -97,20 +119,28 @@ void report(benchmark::State& state, std::size_t bytes) {
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(bytes));
 }
 
-void reading(benchmark::State& state, SnapshotFormat format) {
-  const std::string bytes = snapshot_bytes(made(static_cast<std::size_t>(state.range(0))), format);
+void reading(benchmark::State& state, const Shape& shape,
+             SnapshotFormat format = SnapshotFormat::pickle) {
+  const std::string bytes =
+      snapshot_bytes(made(static_cast<std::size_t>(state.range(0)), shape), format);
   for (auto _ : state) benchmark::DoNotOptimize(read_snapshot(bytes, "made"));
   report(state, bytes.size());
 }
 
-void read_pickle(benchmark::State& state) { reading(state, SnapshotFormat::pickle); }
+void read_pickle(benchmark::State& state) { reading(state, shapes[0]); }
 BENCHMARK(read_pickle)->Range(1000, 1'000'000)->Unit(benchmark::kMillisecond);
 
-void read_json(benchmark::State& state) { reading(state, SnapshotFormat::json); }
+void read_devices(benchmark::State& state) { reading(state, shapes[1]); }
+BENCHMARK(read_devices)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
+
+void read_short(benchmark::State& state) { reading(state, shapes[2]); }
+BENCHMARK(read_short)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
+
+void read_json(benchmark::State& state) { reading(state, shapes[0], SnapshotFormat::json); }
 BENCHMARK(read_json)->Arg(10'000)->Unit(benchmark::kMillisecond);
 
 void write_pickle(benchmark::State& state) {
-  const Snapshot snapshot = made(static_cast<std::size_t>(state.range(0)));
+  const Snapshot snapshot = made(static_cast<std::size_t>(state.range(0)), shapes[0]);
   std::size_t bytes = 0;
   for (auto _ : state) bytes = snapshot_bytes(snapshot).size();
   report(state, bytes);
@@ -133,8 +163,10 @@ void read_and_tell(const std::filesystem::path& path) {
 }  // namespace leaklab
 
 int main(int argc, char** argv) {
-  if (argc == 4 && std::strcmp(argv[1], "--make") == 0) {
-    leaklab::write_snapshot(leaklab::made(std::strtoull(argv[3], nullptr, 10)), argv[2]);
+  if (argc == 5 && std::strcmp(argv[1], "--make") == 0) {
+    const auto* shape = std::ranges::find(leaklab::shapes, argv[4], &leaklab::Shape::name);
+    if (shape == leaklab::shapes.end()) return 2;
+    leaklab::write_snapshot(leaklab::made(std::strtoull(argv[3], nullptr, 10), *shape), argv[2]);
     return 0;
   }
   if (argc == 3 && std::strcmp(argv[1], "--read") == 0) {

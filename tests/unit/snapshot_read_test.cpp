@@ -1,8 +1,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <malloc.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 #include <thread>
 
@@ -375,6 +379,98 @@ TEST(ReadSnapshot, UnknownKeysAreKept) {
   EXPECT_EQ(difference(snapshot, read_snapshot(json, "written")), "");
   // The same keys and values as at first, in whatever order.
   EXPECT_EQ(nlohmann::json::parse(json), nlohmann::json::parse(document.dump()));
+}
+
+TEST(ReadSnapshot, EachDeviceHasItsOwnEventsAndWhatElseTheyHad) {
+  // The last of 1001 stands alone, as does the only one of the third.
+  Document document = {{"device_traces", Document::array()}};
+  const std::vector<std::size_t> sizes = {1001, 0, 1, 2001, 3};
+  std::uint64_t next = 0;
+  for (const std::size_t size : sizes) {
+    Document trace = Document::array();
+    while (trace.size() < size) {
+      trace.push_back(event("alloc", next, 8));
+      if (next % 3 == 0) trace.back()["thread"] = next;
+      ++next;
+    }
+    document["device_traces"].push_back(trace);
+  }
+  for (const PickleStyle& style : std::vector<PickleStyle>{
+           {}, {.protocol = 2}, {.batch = 1 << 20}, {.batch = 8}, {.one_by_one = true}}) {
+    const Snapshot snapshot = read(document, style);
+    ASSERT_THAT(snapshot.traces, SizeIs(sizes.size()));
+    next = 0;
+    for (std::size_t device = 0; device < sizes.size(); ++device) {
+      ASSERT_THAT(snapshot.traces[device], SizeIs(sizes[device]));
+      for (std::size_t row = 0; row < sizes[device]; ++row, ++next) {
+        EXPECT_EQ(snapshot.traces[device][row].address, next);
+        const auto extras = extras_of(snapshot.trace_extras[device], row);
+        ASSERT_THAT(extras, SizeIs(next % 3 == 0 ? 1 : 0));
+        if (!extras.empty()) {
+          EXPECT_EQ(extras[0].value, next);
+        }
+      }
+    }
+  }
+}
+
+// The peak of memory, in bytes, that reading the file takes in a process of its own.
+std::size_t memory_to_read(const fs::path& path) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  ::malloc_trim(0);  // else what was freed before would hide what is taken
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto peak = [] {
+      rusage used = {};
+      ::getrusage(RUSAGE_SELF, &used);
+      return static_cast<std::size_t>(used.ru_maxrss) * 1024;
+    };
+    const std::size_t before = peak();
+    read_snapshot(path);
+    const std::size_t taken = peak() - before;
+    ::_exit(::write(ends[1], &taken, sizeof taken) == sizeof taken ? 0 : 1);
+  }
+  std::size_t taken = 0;
+  EXPECT_EQ(::read(ends[0], &taken, sizeof taken), static_cast<ssize_t>(sizeof taken));
+  ::waitpid(child, nullptr, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  return taken;
+}
+
+TEST(ReadSnapshot, ReadingTakesAtMostOneAndAHalfTimesTheFile) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "AddressSanitizer takes memory of its own";
+#endif
+  // Entries of 40 bytes, as short as those that have a time; 1000 of a list at a time, and each
+  // with a number of the memo, as Python does, or all at a time, as LibTorch does.
+  const fs::path path = fs::path(testing::TempDir()) / "many.pickle";
+  constexpr std::size_t events = 400'000;
+  for (const std::size_t devices : {1U, 2U, 8U}) {
+    for (const bool python : {true, false}) {
+      std::string bytes = "\x80\x04";
+      for (const char* key : {"action", "alloc", "addr", "size", "stream", "time_us"}) {
+        bytes += fmt::format("\x8c{}{}\x94{}", static_cast<char>(std::strlen(key)), key, '0');
+      }
+      bytes +=
+          "}(\x8c\x0d"
+          "device_traces](";
+      for (std::size_t device = 0; device < devices; ++device) {
+        bytes += "](";
+        for (std::size_t row = 0; row < events / devices; ++row) {
+          if (python && row % 1000 == 999) bytes += "e(";
+          bytes += python ? "}\x94(" : "}(";
+          bytes += "h\0h\1h\2\x8a\6\0\0\xa0\x09\xc3\x7fh\3J\0\2\1\0h\4K\0h\5\x8a\7\0\1\2\3\4\5\6u"s;
+        }
+        bytes += "e";
+      }
+      write_file(path, bytes + "eu.");
+      EXPECT_LT(memory_to_read(path), bytes.size() + bytes.size() / 2 + 3'000'000)
+          << devices << " devices, " << (python ? "Python" : "LibTorch");
+    }
+  }
+  fs::remove(path);
 }
 
 TEST(ReadSnapshot, AFileIsReadInPiecesAndSoIsAPipe) {

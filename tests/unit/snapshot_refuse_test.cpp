@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <ctime>
+#include <functional>
+
 #include "leaklab/error.h"
 #include "leaklab/file.h"
 #include "leaklab/snapshot.h"
@@ -114,7 +117,7 @@ TEST(RefuseSnapshot, WhatIsNoSnapshotIsToldFromItsFirstByte) {
 
 TEST(RefuseSnapshot, AnotherObjectIsNoSnapshot) {
   EXPECT_THAT(answer(Pickle().of({{"model", 1}})), HasSubstr("no memory snapshot"));
-  EXPECT_THAT(answer(Pickle().of(3)), HasSubstr("holds a integer, no memory snapshot"));
+  EXPECT_THAT(answer(Pickle().of(3)), HasSubstr("holds an integer, no memory snapshot"));
   EXPECT_THAT(answer(R"({"a": [1, 2]})"), HasSubstr("no memory snapshot"));
 }
 
@@ -185,7 +188,7 @@ TEST(RefuseSnapshot, ValuesOfAnotherTypeAreNamed) {
   EXPECT_THAT(with("size", 0.5), HasSubstr("is a float, not an integer"));
   EXPECT_EQ(with("size", 8.0), "read");
   EXPECT_THAT(with("frames", 3),
-              HasSubstr("`frames` of a trace entry is a integer, not a list of frames"));
+              HasSubstr("`frames` of a trace entry is an integer, not a list of frames"));
   EXPECT_THAT(with("user_metadata", 3), HasSubstr("not a string"));
   EXPECT_THAT(answer(Pickle().of({{"segments", 1}})), HasSubstr("`segments` of the snapshot"));
   EXPECT_THAT(answer(Pickle().of({{"device_traces", {1}}, {"segments", Document::array()}})),
@@ -274,11 +277,13 @@ TEST(RefuseSnapshot, SizesThatNoAllocatorGivesOutAreNamedWithTheirEntry) {
            first + R"(}, {"action": "alloc", "addr": 2, "size": )" + second + "}]]}";
   };
   EXPECT_THAT(answer(trace("512", "-5")),
-              AllOf(HasSubstr("that.pickle: device_traces[0][1] has a size of -5 bytes"),
+              AllOf(HasSubstr("that.pickle: `size` of device_traces[0][1] is -5 bytes, which no "
+                              "allocator gives out"),
                     HasSubstr("record the snapshot again")));
   // Each of them would do, and both together are too many to count with.
   EXPECT_THAT(answer(trace("70000000000000000", "70000000000000000")),
-              HasSubstr("device_traces[0][1]"));
+              HasSubstr("`size` of device_traces[0][1] is 70000000000000000 bytes, with those "
+                        "before it more than any memory has"));
   EXPECT_EQ(answer(trace("70000000000000000", "512")), "read");
   // What was asked for and not given may be any size.
   EXPECT_EQ(answer(R"({"segments": [], "device_traces": [[{"action": "oom", "device_free": 1,
@@ -286,7 +291,138 @@ TEST(RefuseSnapshot, SizesThatNoAllocatorGivesOutAreNamedWithTheirEntry) {
             "read");
   const auto block = R"({"segments": [{"device": 0, "address": 0, "total_size": 1024, "blocks":
       [{"size": 512, "state": "inactive"}, {"size": -512, "state": "inactive"}]}]})";
-  EXPECT_THAT(answer(block), HasSubstr("segments[0]['blocks'][1] has a size of -512 bytes"));
+  EXPECT_THAT(answer(block), HasSubstr("`size` of segments[0]['blocks'][1] is -512 bytes"));
+  EXPECT_THAT(answer(R"({"segments": [{"device": 0, "address": 0, "total_size": 1024,
+      "active_size": -1, "blocks": []}]})"),
+              HasSubstr("`active_size` of segments[0] is -1 bytes"));
+}
+
+TEST(RefuseSnapshot, AnEntryOfAnotherShapeIsNamedWithItsNumber) {
+  Document event = {{"action", "alloc"}, {"addr", 1}, {"size", 2}};
+  Document trace = Document::array();
+  for (int k = 0; k < 5; ++k) trace.push_back(event);
+  trace[3].erase("action");
+  const auto with = [](const Document& traces) {
+    return Document{{"device_traces", traces}, {"segments", Document::array()}};
+  };
+  const auto says = [](std::size_t number, const std::string& is) {
+    return AllOf(HasSubstr("`device_traces` of the snapshot is a list or dict of another shape"),
+                 HasSubstr(fmt::format("entry {} of a list before byte ", number)),
+                 HasSubstr(is + ", unlike others of it"));
+  };
+  const std::string another = "is a list or dict of another shape";
+  for (const std::size_t batch : {1000U, 7U, 3U}) {
+    EXPECT_THAT(answer(Pickle({.batch = batch}).of(with({trace}))), says(3, another)) << batch;
+  }
+  EXPECT_THAT(answer(with({trace}).dump()), says(3, another));
+  EXPECT_THAT(answer(Pickle().of(with({{event}, {event, 17}}))), says(1, "is an integer"));
+  EXPECT_THAT(answer(Pickle().of(with({{event}, 17}))), says(1, "is an integer"));
+  EXPECT_THAT(answer(Pickle().of(with({{17, event}}))), says(0, "is an integer"));
+  const Document segment = {{"address", 0}, {"total_size", 8}, {"blocks", Document::array()}};
+  EXPECT_THAT(answer(Pickle().of({{"segments", {segment, segment, 17}}})),
+              AllOf(HasSubstr("not a list of segments; entry 2 of a list before byte "),
+                    HasSubstr("is an integer, unlike others of it")));
+  // What we know nothing of may hold anything.
+  EXPECT_EQ(answer(Pickle().of({{"other", {event, 17}}, {"segments", Document::array()}})), "read");
+}
+
+TEST(RefuseSnapshot, ANumberOfTheMemoIsSetOnce) {
+  EXPECT_THAT(answer("\x80\x02]q\x00]q\x00\x61."s),
+              AllOf(HasSubstr("sets number 0 of the memo a second time"), HasSubstr("(byte 6)")));
+}
+
+TEST(RefuseSnapshot, AnEntryIsCompleteWhenTheNextBegins) {
+  const auto event = [](char number) {
+    return "}q"s + number +
+           "(\x8c\x06"
+           "action\x8c\x05"
+           "alloc\x8c\x04sizeK\x01u";
+  };
+  const auto with = [](const std::string& events) {
+    return answer(
+        "\x80\x04}(\x8c\x0d"
+        "device_traces](](" +
+        events + "ee\x8c\x08segments]u.");
+  };
+  EXPECT_EQ(with(event('\1') + "\x8c\x01xK\x01s"), "read");
+  EXPECT_THAT(with(event('\1') + event('\2') + "h\x01\x8c\x01xK\x01s0"),
+              HasSubstr("a key of a trace entry comes after the next entry"));
+}
+
+// The shortest time of three to read the bytes, in seconds of this thread.
+double seconds_for(const std::string& bytes) {
+  const auto now = [] {
+    timespec time = {};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  double shortest = 1e9;
+  for (int round = 0; round < 3; ++round) {
+    const double start = now();
+    answer(bytes);
+    shortest = std::min(shortest, now() - start);
+  }
+  return shortest;
+}
+
+TEST(RefuseSnapshot, TimeGrowsWithTheFileWhateverItHolds) {
+  const auto top = [](const std::string& items) {
+    return "\x80\x04}(" + items + "\x8c\x08segments]u.";
+  };
+  const auto integer = [](std::size_t number) {
+    std::string made = "J";
+    for (int byte = 0; byte < 4; ++byte) made += static_cast<char>(number >> 8 * byte & 0xff);
+    return made;
+  };
+  const auto times = [](std::size_t number, const auto& make) {
+    std::string made;
+    for (std::size_t k = 0; k < number; ++k) made += make(k);
+    return made;
+  };
+  const auto key = [](std::size_t number) { return fmt::format("\x8c\x07{:07}", number); };
+  using Make = std::function<std::string(std::size_t)>;
+  const std::string event =
+      "}(\x8c\x06"
+      "action\x8c\x05"
+      "alloc\x8c\x04sizeK\x01\x8c\x01xK\x01u";
+  const std::vector<std::pair<const char*, Make>> kinds = {
+      {"as many traces, each with an unknown key",
+       [&](std::size_t size) {
+         return top(
+             "\x8c\x0d"
+             "device_traces](" +
+             times(size, [&](std::size_t) { return "](" + event + "e"; }) + "e");
+       }},
+      {"as many keys of history entries that are not kept",
+       [&](std::size_t size) {
+         return "\x80\x04" +
+                times(6 * size,
+                      [&](std::size_t k) { return "}(\x8c\x09real_sizeK\x01" + key(k) + "Nu0"; }) +
+                "}(\x8c\x08segments]u.";
+       }},
+      {"as many references to a value that has as many parts",
+       [&](std::size_t size) {
+         return top(key(size) + "]\x94(" + std::string(20 * size, 'N') + "e" +
+                    times(size, [&](std::size_t k) { return key(k) + "h\0"s; }));
+       }},
+      {"as many references to a frame that has as many parts",
+       [&](std::size_t size) {
+         return top(key(size) + "](}\x94(\x8c\x08"s +
+                    "filename\x8c\x01x\x8c\x04lineK\x01\x8c\x01x](" + std::string(size, 'N') +
+                    "eu" + times(size, [](std::size_t) { return "h\0"s; }) + "Ne");
+       }},
+      {"as many dicts with a key as long",
+       [&](std::size_t size) {
+         return top(key(size) + "](X" + integer(20 * size).substr(1) + std::string(20 * size, 'k') +
+                    "\x94" + "0" + times(size, [](std::size_t) { return "}h\0Ns"s; }) + "e");
+       }},
+  };
+  for (const auto& [name, make] : kinds) {
+    constexpr std::size_t size = 4000;
+    ASSERT_EQ(answer(make(size)), "read") << name;
+    // Sixteen times if each had to do with each.
+    EXPECT_LT(seconds_for(make(4 * size)), 9 * seconds_for(make(size)) + 0.002) << name;
+  }
 }
 
 }  // namespace

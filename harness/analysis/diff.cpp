@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "leaklab/diagnosis.h"
@@ -32,6 +35,45 @@ std::map<CodeSite, Live> live_by_site(const Snapshot& snapshot) {
   return live;
 }
 
+// Where a snapshot comes from.
+struct Origin {
+  bool any_live = false;
+  bool any_frames = false;         // of what is live
+  std::set<std::int32_t> devices;  // of what is live
+  std::set<CodeSite> lines;        // of the user's code, at any depth of any stack
+  std::int64_t ends_us = 0;        // when the last event was; 0: unknown
+};
+
+Origin origin_of(const Snapshot& snapshot) {
+  // What was written without a clock counts from 0; the clock of PyTorch, from 1970.
+  constexpr std::int64_t year_2000 = 946'684'800'000'000;
+  Origin origin;
+  for (const auto& segment : snapshot.segments) {
+    for (std::uint32_t each = 0; each < segment.blocks; ++each) {
+      const auto& block = snapshot.blocks[segment.first_block + each];
+      if (!is_live(block)) continue;
+      origin.any_live = true;
+      origin.any_frames = origin.any_frames || !snapshot.stacks[block.stack].empty();
+      origin.devices.insert(segment.device);
+    }
+  }
+  const Sites sites(snapshot);
+  for (FrameId frame = 0; frame < snapshot.frames.size(); ++frame) {
+    if (!sites.frame(frame).framework) origin.lines.insert(site_of(snapshot, frame));
+  }
+  for (const auto& trace : snapshot.traces) {
+    if (!trace.empty()) origin.ends_us = std::max(origin.ends_us, trace.back().time_us);
+  }
+  if (origin.ends_us < year_2000) origin.ends_us = 0;
+  return origin;
+}
+
+template <typename Value>
+bool nothing_in_common(const std::set<Value>& left, const std::set<Value>& right) {
+  return !left.empty() && !right.empty() &&
+         std::ranges::none_of(left, [&](const auto& each) { return right.contains(each); });
+}
+
 }  // namespace
 
 std::vector<SiteChange> diff(const Snapshot& before, const Snapshot& after) {
@@ -47,6 +89,37 @@ std::vector<SiteChange> diff(const Snapshot& before, const Snapshot& after) {
     return std::tie(right.bytes, left.site) < std::tie(left.bytes, right.site);
   });
   return changes;
+}
+
+std::vector<std::string> incomparable(const Snapshot& before, const std::string& before_name,
+                                      const Snapshot& after, const std::string& after_name) {
+  const auto old = origin_of(before);
+  const auto young = origin_of(after);
+  std::vector<std::string> told;
+  if (old.any_live && young.any_live && old.any_frames != young.any_frames) {
+    told.push_back(fmt::format(
+        "the blocks of {} have frames and those of {} have none, so lines can't be "
+        "compared: record both with frames",
+        old.any_frames ? before_name : after_name, old.any_frames ? after_name : before_name));
+  }
+  if (nothing_in_common(old.lines, young.lines)) {
+    told.push_back(fmt::format(
+        "{} and {} have no line of code in common, so all that lives in {} counts as more: "
+        "compare two snapshots of one program",
+        before_name, after_name, after_name));
+  }
+  if (nothing_in_common(old.devices, young.devices)) {
+    told.push_back(fmt::format(
+        "what lives in {} is on device {} and what lives in {} on device {}: compare two snapshots "
+        "of one device",
+        before_name, fmt::join(old.devices, ", "), after_name, fmt::join(young.devices, ", ")));
+  }
+  if (old.ends_us != 0 && young.ends_us != 0 && young.ends_us < old.ends_us) {
+    told.push_back(
+        fmt::format("the recording in {} ends before that in {}: give the older file first",
+                    after_name, before_name));
+  }
+  return told;
 }
 
 }  // namespace leaklab

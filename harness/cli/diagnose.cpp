@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "command.h"
 #include "leaklab/diagnosis.h"
@@ -16,6 +18,7 @@ struct Options {
   std::vector<std::string> files;
   StepOptions steps;
   bool frames = false;
+  std::int64_t device_memory = 0;  // bytes; 0: not told
   std::string json;
 };
 
@@ -33,6 +36,34 @@ Exit exit_of(const std::vector<Exit>& files) {
   return Exit::ok;
 }
 
+// Linear: the segments grow as what leaks, whose requested bytes the allocator rounds up.
+std::optional<TimeLeft> time_left(const Snapshot& snapshot, const Diagnosis& diagnosis,
+                                  std::int64_t memory) {
+  std::optional<TimeLeft> first;
+  if (memory == 0 || diagnosis.verdict != Verdict::leak) return first;
+  std::map<std::int64_t, double> rates;
+  for (const auto& finding : diagnosis.findings) {
+    rates[finding.device] += finding.bytes_per_step.value_or(0);
+  }
+  for (const auto& [device, rate] : rates) {
+    if (rate <= 0) continue;
+    TimeLeft left{device, memory, 0, rate, 0};
+    for (const auto& segment : snapshot.segments) {
+      if (segment.device == device) left.reserved += segment.total_size;
+    }
+    if (left.reserved < memory) {
+      left.steps = static_cast<std::int64_t>(static_cast<double>(memory - left.reserved) / rate);
+    }
+    if (!first || left.steps < first->steps) first = left;
+  }
+  return first;
+}
+
+nlohmann::json steps_until_full(const Diagnosis& diagnosis, const std::optional<TimeLeft>& left) {
+  if (diagnosis.verdict == Verdict::leak && was_full(diagnosis)) return 0;
+  return left ? nlohmann::json(left->steps) : nlohmann::json();
+}
+
 Exit run(const Options& options) {
   const auto asked = options.steps.asked();
   keep(options.files, "--json", options.json);
@@ -42,11 +73,16 @@ Exit run(const Options& options) {
   std::string text;
   for (const auto& file : options.files) {
     try {
-      const auto diagnosis = diagnose(read_snapshot(file), asked);
+      const auto snapshot = read_input(file);
+      const auto diagnosis = diagnose(snapshot, asked);
+      const DiagnoseView view{options.frames, asked.steps,
+                              time_left(snapshot, diagnosis, options.device_memory)};
       codes.push_back(exit_of(diagnosis.verdict));
-      documents.push_back(to_json(diagnosis));
+      auto& document = documents.emplace_back(to_json(diagnosis));
+      document["steps"]["asked"] = asked.steps > 0 ? nlohmann::json(asked.steps) : nlohmann::json();
+      document["steps_until_full"] = steps_until_full(diagnosis, view.time_left);
       if (!text.empty()) text += '\n';
-      text += diagnose_text(file, diagnosis, options.frames, style);
+      text += diagnose_text(input_name(file), diagnosis, view, style);
     } catch (const UsageError& error) {
       complain(error.what());
       codes.push_back(error.code());
@@ -61,11 +97,17 @@ Exit run(const Options& options) {
 Action add(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   app.add_option("file", options->files,
-                 "snapshots as torch.cuda.memory._dump_snapshot writes them")
+                 "snapshots as torch.cuda.memory._dump_snapshot writes them; '-': standard input")
       ->type_name("FILE")
       ->required();
   options->steps.add_to(app);
   app.add_flag("--frames", options->frames, "show the frames around each line");
+  app.add_option("--device-memory", options->device_memory,
+                 "how much the device has, such as 80GiB: tells after how many steps it is full")
+      ->type_name("SIZE")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      // Less is a number whose unit was left out.
+      ->check(CLI::Range(std::int64_t{1} << 20, std::int64_t{1} << 50));
   add_json(app, options->json);
   return [options] { return run(*options); };
 }
@@ -74,6 +116,8 @@ const CommandRegistration registration{
     {"diagnose", "Says whether a PyTorch memory snapshot shows a leak, where and how fast.",
      "  leaklab diagnose snapshot.pickle\n"
      "  leaklab diagnose --json - before.pickle after.pickle\n"
+     "  zstd -dc snapshot.pickle.zst | leaklab diagnose -\n"
+     "  leaklab diagnose --device-memory 80GiB snapshot.pickle\n"
      "  leaklab diagnose --step-site train.py:120 snapshot.pickle\n"
      "Exit codes: 0 clean, 1 a leak, 2 a file that can't be read, 5 undecided: the file can't "
      "tell.\n"

@@ -17,7 +17,13 @@ struct Options {
 
 Exit run(const Options& options) {
   keep({options.before, options.after}, "--json", options.json);
-  const auto changes = diff(read_snapshot(options.before), read_snapshot(options.after));
+  const auto before = read_input(options.before);
+  const auto after = read_input(options.after);
+  const auto before_name = input_name(options.before);
+  const auto after_name = input_name(options.after);
+  const auto changes = diff(before, after);
+  const auto warnings = incomparable(before, before_name, after, after_name);
+  for (const auto& warning : warnings) complain(warning);
   auto list = nlohmann::json::array();
   for (const auto& each : changes) {
     list.push_back(
@@ -27,14 +33,20 @@ Exit run(const Options& options) {
          {"allocations", each.allocations},
          {"live_bytes", each.live_bytes}});
   }
-  print(options.json, {{"before", options.before}, {"after", options.after}, {"more", list}},
-        diff_text(options.before, options.after, changes, style_of(stdout)));
+  print(options.json,
+        {{"before", options.before},
+         {"after", options.after},
+         {"more", list},
+         {"warnings", warnings}},
+        diff_text(before_name, after_name, changes, style_of(stdout)));
   return Exit::ok;
 }
 
 Action add(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("before", options->before, "a snapshot")->type_name("BEFORE")->required();
+  app.add_option("before", options->before, "a snapshot; '-': standard input")
+      ->type_name("BEFORE")
+      ->required();
   app.add_option("after", options->after, "a later snapshot of the same program")
       ->type_name("AFTER")
       ->required();
@@ -45,7 +57,8 @@ Action add(CLI::App& app) {
 const CommandRegistration registration{
     {"diff", "Shows by line what lives in the second of two snapshots only.",
      "  leaklab diff step10.pickle step20.pickle\n"
-     "Needs no history: frames of live blocks are enough.",
+     "Needs no history: frames of live blocks are enough. Warns of two files that are not of one "
+     "program,\nnot of one device, not both with frames, or not in the order of time.",
      add}};
 
 }  // namespace

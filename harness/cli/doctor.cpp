@@ -75,7 +75,7 @@ std::string text_of(const std::string& backend, const nlohmann::json& found,
   auto text = fmt::format("\n{}: ", tinted(backend, Tint::bold, style));
   if (!found["usable"].get<bool>()) {
     return text + tinted("can't be used", Tint::warning, style) + '\n' +
-           wrapped(found["reason"].get<std::string>(), 2) + '\n';
+           wrapped(found["reason"].get<std::string>(), 2, style) + '\n';
   }
   text += tinted("can be used", Tint::good, style) + '\n';
   for (const auto& [key, value] : found["environment"].items()) {
@@ -95,7 +95,7 @@ std::string text_of(const std::string& backend, const nlohmann::json& found,
     text += wrapped(fmt::format("probe {}: {}", probe["probe"].get<std::string>(),
                                 reason.empty() ? fmt::format("{}", fmt::join(channels, ", "))
                                                : "absent: " + reason),
-                    2) +
+                    2, style) +
             '\n';
   }
   return text;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <regex>
+#include <utility>
 
 #include "command.h"
 #include "leaklab/error.h"
@@ -119,7 +120,7 @@ bool is_report(const std::string& text) {
 
 std::string id_of(const std::string& file) {
   std::string id = "imported_";
-  for (const char c : std::filesystem::path(file).stem().string()) {
+  for (const char c : std::filesystem::path(input_name(file)).stem().string()) {
     const auto byte = static_cast<unsigned char>(c);
     const char letter = std::isalnum(byte) != 0 ? static_cast<char>(std::tolower(byte)) : '_';
     if (letter != '_' || !id.ends_with('_')) id += letter;
@@ -176,7 +177,7 @@ Told told_of(const Diagnosis& diagnosis, const Pattern& pattern, const std::stri
 std::vector<std::int64_t> read_series(const std::string& file) {
   constexpr double largest = 9007199254740992;  // to which a double holds every whole number
   std::vector<std::int64_t> levels;
-  const auto text = read_file(file);
+  const auto text = read_file(input_path(file));
   std::string unread;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -196,32 +197,39 @@ std::vector<std::int64_t> read_series(const std::string& file) {
       levels.push_back(static_cast<std::int64_t>(value));
       continue;
     }
-    const auto told =
-        fmt::format("{}, line {}: '{}' is no whole number of bytes", file, number, harmless(cell));
+    const auto told = fmt::format("{}, line {}: '{}' is no whole number of bytes", input_name(file),
+                                  number, harmless(cell));
     if (is_number || !levels.empty()) throw UsageError(told);
     if (unread.empty()) unread = told;
   }
   if (levels.empty()) {
-    throw UsageError(unread.empty() ? fmt::format("{} is empty; give a CSV of bytes by step", file)
-                                    : unread);
+    throw UsageError(unread.empty()
+                         ? fmt::format("{} is empty; give a CSV of bytes by step", input_name(file))
+                         : unread);
   }
   return levels;
 }
 
-void write(const Pattern& pattern, const Told& told, const Options& options, const std::string& id,
-           const std::filesystem::path& file) {
-  const auto text = fmt::format("R\"({})\"\n", to_text(pattern));
+// The two files of a scenario.
+struct Written {
+  std::string pattern;
+  std::string scenario;
+};
+
+Written written(const Pattern& pattern, const Told& told, const Options& options,
+                const std::string& id) {
+  auto text = fmt::format("R\"({})\"\n", to_text(pattern));
   if (text.size() > largest_pattern) {
     throw UsageError(fmt::format(
         "{}: the smallest pattern that shows the same takes {} bytes, which "
         "is more than a scenario's {}; record fewer steps of the loop, or give memory by "
         "step with --from-series",
-        options.file, text.size(), largest_pattern));
+        input_name(options.file), text.size(), largest_pattern));
   }
   const auto warmup = pattern.settled();
-  const auto report =
-      options.report.value_or(harmless(std::filesystem::path(options.file).filename().string()));
-  const auto scenario = fmt::format(
+  const auto report = options.report.value_or(
+      harmless(std::filesystem::path(input_name(options.file)).filename().string()));
+  auto scenario = fmt::format(
       file_text, fmt::arg("id", id), fmt::arg("taxonomy", told.taxonomy),
       fmt::arg("summary", told.summary),
       fmt::arg("summary_clause", clause("summary", told.summary)),
@@ -231,13 +239,30 @@ void write(const Pattern& pattern, const Told& told, const Options& options, con
       fmt::arg("period", pattern.period),
       fmt::arg("steps", warmup + std::max<std::int64_t>(16, 4 * pattern.period)),
       fmt::arg("warmup", warmup), fmt::arg("fault", told.leak ? "run.fault()" : "false"));
-  auto data = file;
-  data.replace_extension("pattern");
-  write_file(data, text);
+  return {std::move(text), std::move(scenario)};
+}
+
+// All of it or nothing. The result goes first, as it may go where nothing can be written, and a
+// file that it replaces is replaced last.
+void write(const Written& files, const std::filesystem::path& scenario,
+           const std::filesystem::path& pattern, const std::string& json,
+           const nlohmann::json& document, const std::string& text) {
+  std::optional<FileWriter> result;
+  const bool alone = json == "-";
+  if (!alone && !json.empty()) result.emplace(json).write(to_text(document));
+  FileWriter data(pattern);
+  data.write(files.pattern);
+  FileWriter source(scenario);
+  source.write(files.scenario);
   try {
-    write_file(file, scenario);
+    data.commit();
+    source.commit();
+    print(alone ? json : "", document, text);
+    if (result) result->commit();
   } catch (const Error&) {
-    std::filesystem::remove(data);
+    // Neither was there before.
+    std::filesystem::remove(scenario);
+    std::filesystem::remove(pattern);
     throw;
   }
 }
@@ -245,7 +270,9 @@ void write(const Pattern& pattern, const Told& told, const Options& options, con
 Exit run(const Options& options) {
   const auto id = options.id.empty() ? id_of(options.file) : options.id;
   const auto file = new_scenario_file(id, options.dir);
-  keep({options.file, file.string()}, "--json", options.json);
+  auto data = file;
+  data.replace_extension("pattern");
+  keep({options.file, file.string(), data.string()}, "--json", options.json);
   if (!options.taxonomy.empty()) known_class(options.taxonomy);
   if (options.report && !is_report(*options.report)) {
     throw UsageError(fmt::format(
@@ -269,7 +296,7 @@ Exit run(const Options& options) {
     text = fmt::format("{} levels: {}\n", levels.size(), growth_text(pattern));
     document["levels"] = levels.size();
   } else {
-    const auto imported = import_snapshot(read_snapshot(options.file), options.steps.asked());
+    const auto imported = import_snapshot(read_input(options.file), options.steps.asked());
     pattern = imported.pattern;
     told = told_of(imported.diagnosis, pattern, options.taxonomy);
     text = fmt::format("{}\nkept {} of {} allocations, {} of {} steps{}\n",
@@ -280,7 +307,7 @@ Exit run(const Options& options) {
                            : "");
     document["diagnosis"] = to_json(imported.diagnosis);
   }
-  write(pattern, told, options, id, file);
+  const auto files = written(pattern, told, options, id);
   document["id"] = id;
   document["class"] = told.taxonomy;
   document["bytes_per_period"] = pattern.growth().per_period("requested");
@@ -291,13 +318,14 @@ Exit run(const Options& options) {
       "run it:    leaklab check {}\nstore it:  leaklab record {}\n",
       file.string(), options.dir.empty() ? "" : "move both:  to scenarios/ of the source folder\n",
       id, id);
-  print(options.json, document, text);
+  write(files, file, data, options.json, document, text);
   return Exit::ok;
 }
 
 Action add(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file, "a memory snapshot, or a CSV with --from-series")
+  app.add_option("FILE", options->file,
+                 "a memory snapshot, or a CSV with --from-series; '-': standard input")
       ->required();
   app.add_option("--id", options->id, "of the scenario; default: from the file's name");
   app.add_option("--class", options->taxonomy, "default: as diagnosed; L02 or N01 for a series")

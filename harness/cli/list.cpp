@@ -43,7 +43,7 @@ std::string to_text(const Scenario& scenario, const Style& style) {
   auto text = fmt::format("{}  {} {}", tinted(scenario.id, Tint::bold, style), scenario.taxonomy,
                           to_string(scenario.kind()));
   for (const auto& need : scenario.needs) text += ", needs " + text_of_need(need);
-  return text + '\n' + wrapped(scenario.summary, 4) + '\n';
+  return text + '\n' + wrapped(scenario.summary, 4, style) + '\n';
 }
 
 Exit list(const Options& options) {

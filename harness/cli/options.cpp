@@ -8,12 +8,15 @@
 #include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "leaklab/error.h"
 #include "leaklab/file.h"
 
 namespace leaklab {
 namespace {
+
+constexpr std::string_view standard_input = "/dev/stdin";
 
 bool is_lower_snake(std::string_view id) {
   const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
@@ -101,17 +104,42 @@ std::filesystem::path default_baselines() {
                                                         : std::filesystem::path("baselines");
 }
 
+std::string input_path(const std::string& file) {
+  return file == "-" ? std::string(standard_input) : file;
+}
+
+std::string input_name(const std::string& file) { return file == "-" ? "standard input" : file; }
+
+Snapshot read_input(const std::string& file) {
+  static bool is_read = false;
+  if (file != "-") return read_snapshot(file);
+  if (std::exchange(is_read, true)) {
+    throw UsageError("standard input is named twice and can be read once; name a file");
+  }
+  try {
+    return read_snapshot(input_path(file));
+  } catch (const UsageError& error) {
+    // By its path it is read in pieces, as any pipe; who wrote "-" knows it by another name.
+    std::string told = error.what();
+    if (const auto at = told.find(standard_input); at != std::string::npos) {
+      told.replace(at, standard_input.size(), input_name(file));
+    }
+    throw UsageError(told);
+  }
+}
+
 void keep(const std::vector<std::string>& others, std::string_view option,
           const std::string& output) {
   if (output.empty() || output == "-") return;
-  for (const auto& other : others) {
+  for (const auto& each : others) {
+    const auto other = input_path(each);
     std::error_code ignored;
     if (std::filesystem::equivalent(output, other, ignored) ||
         std::filesystem::absolute(output).lexically_normal() ==
             std::filesystem::absolute(other).lexically_normal()) {
       throw UsageError(
           fmt::format("{} {} would replace {}, which this call needs; name another file", option,
-                      output, other));
+                      output, input_name(each)));
     }
   }
 }

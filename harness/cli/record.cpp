@@ -27,7 +27,7 @@ std::string text_of(const std::vector<RecordResult>& results, const Style& style
   for (const auto& result : results) {
     const auto tint = result.written ? Tint::good : result.skipped ? Tint::warning : Tint::bad;
     text += fmt::format("{}  {}\n", tinted(word_of(result), tint, style), result.id);
-    text += wrapped(result.written ? result.file.string() : result.reason, 4) + '\n';
+    text += wrapped(result.written ? result.file.string() : result.reason, 4, style) + '\n';
   }
   std::vector<std::string> counts;
   for (const std::string_view word : {"written", "skipped", "refused", "failed"}) {

@@ -37,12 +37,14 @@ std::vector<ReplayedLevel> replayed(const History& history, const Environment& e
   if (child.ending != Ending::finished) {
     std::fputs(child.log.c_str(), stderr);
     if (child.ending == Ending::oom) {
-      throw UnavailableError(fmt::format("{} needs more memory than {} has: {}", options.file,
-                                         environment.device, child.detail));
+      throw UnavailableError(fmt::format("{} needs more memory than {} has: {}",
+                                         input_name(options.file), environment.device,
+                                         child.detail));
     }
-    throw Error(child.ending == Ending::timeout ? Exit::nothing_ran : Exit::internal,
-                fmt::format("the replay of {} did not finish: {}{}", options.file, child.detail,
-                            child.ending == Ending::timeout ? "; --time-limit gives it more" : ""));
+    throw Error(
+        child.ending == Ending::timeout ? Exit::nothing_ran : Exit::internal,
+        fmt::format("the replay of {} did not finish: {}{}", input_name(options.file), child.detail,
+                    child.ending == Ending::timeout ? "; --time-limit gives it more" : ""));
   }
   std::vector<ReplayedLevel> levels;
   for (const auto& row : nlohmann::json::parse(child.payload)) {
@@ -54,7 +56,7 @@ std::vector<ReplayedLevel> replayed(const History& history, const Environment& e
 Exit run(const Options& options) {
   keep({options.file}, "--json", options.json);
   if (engine() == nullptr) resolve_environment(options.env);  // throws, and says what to do
-  const auto snapshot = read_snapshot(options.file);
+  const auto snapshot = read_input(options.file);
   std::size_t device = 0;
   for (std::size_t i = 0; i < snapshot.traces.size(); ++i) {
     if (snapshot.traces[i].size() > snapshot.traces[device].size()) device = i;
@@ -64,19 +66,20 @@ Exit run(const Options& options) {
     throw Error(Exit::undecided,
                 fmt::format("{} has no events, so nothing can be replayed: record with "
                             "torch.cuda.memory._record_memory_history(max_entries=1000000)",
-                            options.file));
+                            input_name(options.file)));
   }
   if (device >= snapshot.traces.size() || snapshot.traces[device].empty()) {
     throw UsageError(
         fmt::format("{} has no events of device {}; leave --device out to replay the "
                     "one with most events",
-                    options.file, device));
+                    input_name(options.file), device));
   }
   const auto asked = options.steps.asked();
   const auto filed = file_levels(snapshot, device, asked);
   if (!filed.has_steps && (asked.steps > 0 || !asked.step_file.empty())) {
     throw UsageError(fmt::format("{} does not show the steps that --steps or --step-site tell; {}",
-                                 options.file, "leave them out to compare the trace as a whole"));
+                                 input_name(options.file),
+                                 "leave them out to compare the trace as a whole"));
   }
   const auto history = history_of(snapshot, device, asked);
   const auto environment = resolve_environment(options.env);
@@ -130,7 +133,7 @@ Exit run(const Options& options) {
 
 Action add(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  app.add_option("FILE", options->file, "a memory snapshot")->required();
+  app.add_option("FILE", options->file, "a memory snapshot; '-': standard input")->required();
   add_env(app, options->env);
   app.add_option("--device", options->device, "of the file; default: the one with most events")
       ->type_name("N")

@@ -133,7 +133,7 @@ std::string diagnosis(const CheckResult& result, const Style& style) {
   // The differences below say the same at length.
   const bool is_first_difference =
       !result.differences.empty() && result.reason == to_string(result.differences.front());
-  if (!is_first_difference) text += wrapped(result.reason, 2) + '\n';
+  if (!is_first_difference) text += wrapped(result.reason, 2, style) + '\n';
   for (const auto& difference : result.differences) {
     text += fmt::format("  {} ({})\n", difference.channel, difference.source);
     text += fmt::format("    expected    {}\n    got         {}\n    allowed     {}\n",
@@ -181,10 +181,10 @@ std::string remarks(const std::vector<CheckResult>& results, const Style& style)
     const bool one = group.ids.size() == 1;
     text += fmt::format("\n{}  {}\n", tinted(to_string(outcome), tint_of(outcome), style),
                         one ? group.ids.front() : fmt::format("{} scenarios", group.ids.size()));
-    text += wrapped(one ? group.first->reason : reason, 2) + '\n';
+    text += wrapped(one ? group.first->reason : reason, 2, style) + '\n';
     // Many are marked in the table above all the same.
     if (!one && group.ids.size() <= listed) {
-      text += wrapped(fmt::format("{}", fmt::join(group.ids, ", ")), 4) + '\n';
+      text += wrapped(fmt::format("{}", fmt::join(group.ids, ", ")), 4, style) + '\n';
     }
     if (outcome == Outcome::skipped) continue;  // it would be skipped again
     text += fmt::format(

@@ -1,6 +1,8 @@
 // A diagnosis, and the difference of two snapshots, for a person.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,11 +11,29 @@
 
 namespace leaklab {
 
+// When the leaks have filled a device: the first that is full, of those that leak.
+struct TimeLeft {
+  std::int64_t device = 0;
+  std::int64_t memory = 0;    // bytes that the device has
+  std::int64_t reserved = 0;  // bytes in its segments at the dump
+  double bytes_per_step = 0;  // of its leaks
+  std::int64_t steps = 0;     // after the dump
+};
+
+// What the caller asks for and knows beyond the file.
+struct DiagnoseView {
+  bool frames = false;                // with the frames around each site
+  std::int64_t steps = 0;             // how many the trace holds; 0: not told
+  std::optional<TimeLeft> time_left;  // where the size of the device is told
+};
+
 // Verdict first, then what leaks where, how fast and since when, the growth as a small plot, the
 // likely class with its fix, what is no leak although it looks so, and what the file can't tell.
-// `frames`: with the frames around each site.
-std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis, bool frames,
-                          const Style& style);
+std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,
+                          const DiagnoseView& view, const Style& style);
+
+// Whether an allocation failed because the memory was full, so not for being larger than all of it.
+bool was_full(const Diagnosis& diagnosis);
 
 std::string diff_text(const std::string& before, const std::string& after,
                       const std::vector<SiteChange>& changes, const Style& style);

@@ -71,7 +71,7 @@ std::string run_text(const Recording& recording, const std::vector<std::string>&
   auto text = heading(recording) + "\n" + table.text(style);
   if (!absent.empty()) text += "\nnot measured here\n";
   for (const auto& [reason, names] : absent) {
-    text += wrapped(fmt::format("{}: {}", fmt::join(names, ", "), reason), 2) + '\n';
+    text += wrapped(fmt::format("{}: {}", fmt::join(names, ", "), reason), 2, style) + '\n';
   }
   if (!recording.sites.empty()) text += "\nallocated after the warm-up and never freed\n";
   for (const auto& site : recording.sites) {

@@ -110,4 +110,9 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t width
   return lines;
 }
 
+std::string wrapped(std::string_view text, std::size_t indent, const Style& style) {
+  constexpr std::size_t of_a_log = 100;
+  return wrapped(text, indent, style.width == 0 ? of_a_log : style.width);
+}
+
 }  // namespace leaklab

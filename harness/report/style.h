@@ -12,7 +12,7 @@ namespace leaklab {
 struct Style {
   bool colour = false;
   bool unicode = false;   // sparklines and arrows
-  std::size_t width = 0;  // columns that a table may take; 0: as many as it needs
+  std::size_t width = 0;  // columns of the terminal; 0: as many as a table needs
 };
 
 // Colour, drawn characters and a limit of width on a terminal only; no colour where NO_COLOR is set
@@ -30,6 +30,8 @@ std::size_t width_of(std::string_view text);
 std::string grouped(std::int64_t value);
 
 // The words of `text` in lines of at most `width` columns, each after `indent` spaces.
-std::string wrapped(std::string_view text, std::size_t indent, std::size_t width = 100);
+std::string wrapped(std::string_view text, std::size_t indent, std::size_t width);
+// The same as wide as the terminal, or of 100 columns where there is none or it does not tell.
+std::string wrapped(std::string_view text, std::size_t indent, const Style& style);
 
 }  // namespace leaklab

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "leaklab/diagnosis.h"
 #include "leaklab/error.h"
@@ -26,6 +28,9 @@ constexpr std::string_view files[] = {
 constexpr std::string_view functions[] = {"train",  "<module>",          "forward", "<genexpr>",
                                           "_apply", "at::native::empty", "main"};
 constexpr std::string_view marks[] = {"step 1", "step 2", "Optimizer.step#SGD.step", "batch", ""};
+// What a program says of its events; the number of the round may follow.
+constexpr std::string_view metadata[] = {"step ", "epoch 3 batch ", "{\"step\": ", "evaluation",
+                                         ""};
 
 StackId stack_of(Snapshot& snapshot, FuzzedDataProvider& input) {
   std::vector<FrameId> frames;
@@ -37,6 +42,12 @@ StackId stack_of(Snapshot& snapshot, FuzzedDataProvider& input) {
                                      : input.ConsumeIntegral<std::uint64_t>();
     frames.push_back(static_cast<FrameId>(snapshot.frames.size()));
     snapshot.frames.push_back(frame);
+  }
+  // Now and then deep, as recursion is: frames that come again, so that few bytes make many.
+  if (!frames.empty() && input.ConsumeIntegralInRange(0, 7) == 0) {
+    const auto once = frames.size();
+    const auto depth = input.ConsumeIntegralInRange<std::size_t>(once, 64);
+    while (frames.size() < depth) frames.push_back(frames[frames.size() - once]);
   }
   return snapshot.stacks.intern(frames);
 }
@@ -67,9 +78,22 @@ void add_trace(Snapshot& snapshot, const std::vector<StackId>& stacks, FuzzedDat
       event.time_us = input.ConsumeIntegral<std::int64_t>();
     round.push_back(event);
   }
+  const bool tells = input.ConsumeBool();
+  const auto counts = tells ? input.PickValueInArray(metadata) : "";
+  std::int64_t number = tells ? input.ConsumeIntegralInRange(0, 100) : 0;
   std::int64_t time = 0;
   for (int each = 0; each < rounds; ++each) {
+    // Most counts go up by one a round; some stay, go back or leap.
+    if (tells) number += input.ConsumeIntegralInRange(0, 7) > 0 ? 1 : input.ConsumeIntegral<char>();
+    const auto told = !tells ? 0
+                      : input.ConsumeIntegralInRange(0, 15) > 0
+                          ? snapshot.strings.intern(std::string(counts) + std::to_string(number))
+                          : snapshot.strings.intern(input.PickValueInArray(metadata));
     for (auto event : round) {
+      if (told != 0) {
+        event.user_metadata = told;
+        event.keys |= TraceEvent::has_user_metadata;
+      }
       event.address += static_cast<std::uint64_t>(each % 4) << 30;
       if (event.time_us == 0) event.time_us = ++time;
       trace.push_back(event);
@@ -129,6 +153,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   FuzzedDataProvider input(data, size);
   DiagnoseOptions options;
   if (input.ConsumeBool()) options.steps = input.ConsumeIntegralInRange(1, 40);
+  if (input.ConsumeIntegralInRange(0, 3) == 0) {
+    options.step_file = input.PickValueInArray(files);
+    options.step_line = input.ConsumeIntegralInRange(1, 7);
+  }
   try {
     // By way of a file, so that what the reader refuses is refused.
     const auto snapshot = read_snapshot(snapshot_bytes(snapshot_of(input)), "input");

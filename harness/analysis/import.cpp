@@ -191,6 +191,7 @@ class Reducer {
     for (const auto& event : history.events) {
       if (event.alloc) selection_.stacks.insert(event.stack);
     }
+    find_needed(diagnosis);
     wanted_ = gist(selection_);
     // The class may differ: a history has steps of one kind only.
     if (!tells_the_same(wanted_, gist_of(diagnosis))) return;  // as it is, then
@@ -210,6 +211,26 @@ class Reducer {
     if (gist(fewer) != wanted_) return false;
     selection_ = std::move(fewer);
     return true;
+  }
+
+  // A leaking line that has one stack needs it; there may be very many of them to try.
+  void find_needed(const Diagnosis& diagnosis) {
+    if (diagnosis.verdict != Verdict::leak) return;
+    std::map<History::Frame, std::vector<std::uint32_t>> stacks;  // by line that leaks
+    for (const auto& finding : diagnosis.findings) {
+      const auto& site = finding.site;
+      stacks[{site.file, site.function, static_cast<std::uint64_t>(site.line)}];
+    }
+    for (const auto stack : selection_.stacks) {
+      for (const auto& frame : history_.stacks[stack]) {
+        if (const auto line = stacks.find(frame); line != stacks.end()) {
+          line->second.push_back(stack);
+        }
+      }
+    }
+    for (const auto& [line, its] : stacks) {
+      if (its.size() == 1) needed_.insert(its.front());
+    }
   }
 
   // What the steps that a pattern repeats do; nothing where they do not repeat.
@@ -253,47 +274,44 @@ class Reducer {
   }
 
   void leave_out_stacks() {
-    leave_out(std::vector<std::uint32_t>(selection_.stacks.begin(), selection_.stacks.end()),
-              [&](std::span<const std::uint32_t> some) {
-                auto fewer = selection_;
-                for (const auto stack : some) fewer.stacks.erase(stack);
-                return take(std::move(fewer));
-              });
+    std::vector<std::uint32_t> others;
+    std::ranges::set_difference(selection_.stacks, needed_, std::back_inserter(others));
+    leave_out(std::move(others), [&](std::span<const std::uint32_t> some) {
+      auto fewer = selection_;
+      for (const auto stack : some) fewer.stacks.erase(stack);
+      return take(std::move(fewer));
+    });
   }
 
   const History& history_;
   Gist wanted_;
   Selection selection_;
+  std::set<std::uint32_t> needed_;  // stacks
   std::size_t period_ = 1;
 };
 
-bool is_freed(const Pattern& pattern, std::int64_t step, std::int64_t index, std::int64_t reach) {
-  for (auto later = step; later <= step + reach; ++later) {
-    for (const auto& op : pattern.at(later)) {
-      if (op.kind == Op::Kind::free && op.steps_ago == later - step && op.index == index) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
 // What a repeated step allocates and nothing frees would pile up: its own step frees it.
 void free_what_piles_up(Pattern& pattern) {
-  const auto reach = pattern.reach();
-  auto mended = pattern;
-  for (auto step = pattern.warmup(); step < static_cast<std::int64_t>(pattern.steps.size());
-       ++step) {
-    std::int64_t index = 0;
+  const auto steps = static_cast<std::int64_t>(pattern.steps.size());
+  std::set<std::pair<std::int64_t, std::int64_t>> freed;  // step and place of the allocation
+  for (auto step = pattern.warmup(); step < steps + pattern.reach(); ++step) {
     for (const auto& op : pattern.at(step)) {
+      if (op.kind == Op::Kind::free) freed.emplace(step - op.steps_ago, op.index);
+    }
+  }
+  for (auto step = pattern.warmup(); step < steps; ++step) {
+    auto& ops = pattern.steps[static_cast<std::size_t>(step)];
+    std::vector<Op> frees;
+    std::int64_t index = 0;
+    for (const auto& op : ops) {
       if (op.kind == Op::Kind::free) continue;
-      if (op.kind == Op::Kind::alloc && !is_freed(pattern, step, index, reach)) {
-        mended.steps[static_cast<std::size_t>(step)].push_back({Op::Kind::free, 0, 0, index});
+      if (op.kind == Op::Kind::alloc && !freed.contains({step, index})) {
+        frees.push_back({Op::Kind::free, 0, 0, index});
       }
       ++index;
     }
+    ops.insert(ops.end(), frees.begin(), frees.end());
   }
-  pattern = std::move(mended);
 }
 
 // Whether each period adds exactly the leaks, and nothing without them, once the first repeats have
@@ -480,14 +498,15 @@ Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& option
   imported.pattern =
       pattern_of(reduced, leaking, diagnosis.verdict == Verdict::leak ? diagnosis.period : 0);
   const auto rate = diagnosis.verdict == Verdict::leak ? diagnosis.bytes_per_step : 0.0;
-  const auto period = diagnosis.period > 0 ? diagnosis.period : diagnosis.steps.seen;
+  const bool irregular = diagnosis.period == 0;
+  const auto period = irregular ? diagnosis.steps.seen : diagnosis.period;
   const auto growth = std::llround(rate * static_cast<double>(period));
   const auto leaks = imported.pattern.growth().per_period("requested");
   const auto per_step = [](std::int64_t bytes, std::int64_t steps) {
     return static_cast<double>(bytes) / static_cast<double>(steps);
   };
   if (per_step(leaks, imported.pattern.period) != per_step(growth, period)) {
-    imported.pattern = mere_growth(period, growth);
+    imported.pattern = irregular ? mere_growth(1, std::llround(rate)) : mere_growth(period, growth);
     imported.merely_grows = true;
   }
   for (const auto& step : imported.pattern.steps) {

@@ -63,6 +63,59 @@ TEST_F(Program, diagnose_tells_the_file_that_it_can_not_read_and_goes_on_with_th
   EXPECT_THAT(leaklab("diagnose --help").out, HasSubstr("of 2, 1, 5 and 0"));
 }
 
+TEST_F(Program, a_snapshot_comes_from_standard_input_too) {
+  const auto file = stored("d09_two_leaks");
+  const auto ran = shell("$leaklab diagnose - <" + file);
+  EXPECT_EQ(ran.code, 1) << ran.err;
+  EXPECT_THAT(ran.out, StartsWith("standard input: LEAK\n"));
+  const auto cut = shell("head -c 1000 " + file + " | $leaklab diagnose -");
+  EXPECT_EQ(cut.code, 2);
+  EXPECT_THAT(cut.err, StartsWith("leaklab: standard input: "));
+  EXPECT_THAT(shell("$leaklab diagnose - - <" + file).err, HasSubstr("can be read once"));
+  EXPECT_EQ(shell("$leaklab diff " + file + " - <" + file).out,
+            "nothing lives in standard input beyond " + file + "\n");
+}
+
+TEST_F(Program, diagnose_tells_after_how_many_steps_a_device_of_that_size_is_full) {
+  const auto file = stored("d09_two_leaks");
+  EXPECT_THAT(leaklab("diagnose " + file).out, HasSubstr("--device-memory 80GiB"));
+  EXPECT_TRUE(document("diagnose " + file)["steps_until_full"].is_null());
+  const auto told = document("diagnose --device-memory 80GiB " + file);
+  const auto room = (std::int64_t{80} << 30) - told["reserved_bytes"].get<std::int64_t>();
+  EXPECT_EQ(
+      told["steps_until_full"],
+      static_cast<std::int64_t>(static_cast<double>(room) / told["bytes_per_step"].get<double>()));
+  EXPECT_THAT(leaklab("diagnose --device-memory 80GiB " + file).out,
+              AllOf(HasSubstr("80 GiB is full after "), HasSubstr("more steps")));
+  EXPECT_EQ(document("diagnose --device-memory 1MiB " + file)["steps_until_full"], 0);
+  EXPECT_EQ(document("diagnose " + stored("d05_oom_leak"))["steps_until_full"], 0)
+      << "it ran out of memory";
+  EXPECT_EQ(leaklab("diagnose --device-memory 80 " + file).code, 2);
+}
+
+TEST_F(Program, diagnose_tells_how_many_steps_it_found_where_others_were_told) {
+  const auto file = stored("d12_expandable_leak");
+  const auto found = document("diagnose " + file)["steps"]["seen"].get<int>();
+  const auto told = std::to_string(found - 1);
+  const auto ran = leaklab("diagnose --steps " + told + " " + file);
+  EXPECT_THAT(ran.out, HasSubstr(std::to_string(found) + " steps, where --steps says " + told));
+  EXPECT_EQ(document("diagnose --steps " + told + " " + file)["steps"]["asked"], found - 1);
+  EXPECT_THAT(leaklab("diagnose --steps " + std::to_string(found) + " " + file).out,
+              HasSubstr(", as given"));
+}
+
+TEST_F(Program, diff_warns_of_two_files_that_are_not_comparable) {
+  const auto warnings = [&](const std::string& before, const std::string& after) {
+    const auto ran = leaklab("diff " + stored(before) + " " + stored(after));
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return ran.err;
+  };
+  EXPECT_EQ(warnings("d09_two_leaks", "d09_two_leaks"), "");
+  EXPECT_THAT(warnings("d09_two_leaks", "d05_oom_leak"), HasSubstr("no line of code in common"));
+  EXPECT_THAT(warnings("d09_two_leaks", "d16_no_frames_leak"),
+              HasSubstr("record both with frames"));
+}
+
 TEST_F(Program, no_output_replaces_a_file_that_the_call_reads) {
   const auto bytes = read_file(std::filesystem::path(LEAKLAB_SOURCE_DIR) /
                                "tests/data/snapshots/d15_cpp_frames_leak.pickle");

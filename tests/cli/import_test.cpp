@@ -93,6 +93,21 @@ TEST_F(Program, import_of_a_file_that_can_not_tell_writes_nothing) {
 }
 
 // A snapshot is not to be trusted: the names in it must not become code.
+TEST_F(Program, import_that_can_not_write_all_it_is_asked_for_writes_nothing) {
+  write_file(folder_ / "made.txt", "");
+  const auto call = "import " + stored("d09_two_leaks") + " --dir . --id made --json ";
+  for (const std::string json : {"/dev/full", ".", "made.txt/these.json"}) {
+    const auto ran = leaklab(call + json);
+    EXPECT_NE(ran.code, 0) << json;
+    EXPECT_THAT(ran.err, testing::StartsWith("leaklab: ")) << json;
+    EXPECT_EQ(shell("ls made*").out, "made.txt\n") << json;
+  }
+  EXPECT_EQ(shell("$leaklab " + call + "- >/dev/full").code, 4);
+  EXPECT_EQ(shell("ls made*").out, "made.txt\n");
+  EXPECT_EQ(leaklab(call + "told.json").code, 0);
+  EXPECT_EQ(shell("ls made* told.json").out, "made.cpp\nmade.pattern\nmade.txt\ntold.json\n");
+}
+
 TEST_F(Program, import_keeps_the_names_in_a_file_out_of_the_code) {
   auto pickle = read_file(stored("d09_two_leaks"));
   for (std::size_t at = 0; (at = pickle.find("d09.py", at)) != std::string::npos; at += 6) {

@@ -179,7 +179,8 @@ TEST(DiagnoseText, shows_the_function_alone_where_its_file_is_not_known) {
   finding.site = {"??", 0, "aten::linear"};
   finding.frames = {"aten::linear", "a.cpp:7 step"};
   diagnosis.findings = {finding};
-  const auto text = diagnose_text("run.pickle", diagnosis, /*frames=*/true, {});
+  const auto text =
+      diagnose_text("run.pickle", diagnosis, {.frames = true, .steps = 0, .time_left = {}}, {});
   EXPECT_THAT(
       text, testing::AllOf(HasSubstr("allocated at aten::linear."), HasSubstr("\n  aten::linear\n"),
                            HasSubstr("      aten::linear\n      a.cpp:7 step\n"),

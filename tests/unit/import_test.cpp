@@ -81,6 +81,42 @@ TEST(Import, a_tensor_that_a_larger_one_replaces_leaks_what_it_grows_by) {
   EXPECT_EQ(imported.pattern.growth().per_period("requested"), 640 * imported.pattern.period);
 }
 
+TEST(Import, of_a_tensor_that_grows_irregularly_each_step_adds_the_mean) {
+  Program program;
+  Training training(program);
+  std::int64_t size = 4096;
+  auto kept = program.alloc(Program::line(16), size);
+  for (int step = 1; step < 40; ++step) {
+    training.step();
+    size += 64 + 4 * (step * 37 % 61);
+    const auto larger = program.alloc(Program::line(16), size);
+    program.free(std::exchange(kept, larger), Program::line(16));
+  }
+  const auto imported = import_snapshot(program.dump());
+  ASSERT_EQ(imported.diagnosis.verdict, Verdict::leak) << imported.diagnosis.summary;
+  ASSERT_EQ(imported.diagnosis.period, 0);
+  EXPECT_TRUE(imported.merely_grows);
+  EXPECT_EQ(imported.pattern.period, 1);
+  EXPECT_NEAR(static_cast<double>(imported.pattern.growth().per_period("requested")),
+              imported.diagnosis.bytes_per_step, 0.5);
+}
+
+TEST(Import, of_several_devices_the_worst_is_imported_and_told) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 640);
+  }
+  auto snapshot = program.dump();
+  snapshot.traces.push_back(snapshot.traces[0]);
+  for (auto& event : snapshot.traces[1]) event.size = event.size == 640 ? 6400 : event.size;
+  const auto imported = import_snapshot(snapshot);
+  EXPECT_EQ(imported.diagnosis.device, 1);
+  EXPECT_EQ(imported.pattern.growth().per_period("requested"), 6400);
+  EXPECT_THAT(imported.diagnosis.summary, testing::HasSubstr("6400 B a step"));
+}
+
 TEST(Import, a_loop_that_does_not_leak_becomes_a_pattern_that_does_not_grow) {
   Program program;
   Training training(program);

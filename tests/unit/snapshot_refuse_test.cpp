@@ -1,9 +1,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <ctime>
-#include <functional>
-
 #include "leaklab/error.h"
 #include "leaklab/file.h"
 #include "leaklab/snapshot.h"
@@ -347,82 +344,6 @@ TEST(RefuseSnapshot, AnEntryIsCompleteWhenTheNextBegins) {
   EXPECT_EQ(with(event('\1') + "\x8c\x01xK\x01s"), "read");
   EXPECT_THAT(with(event('\1') + event('\2') + "h\x01\x8c\x01xK\x01s0"),
               HasSubstr("a key of a trace entry comes after the next entry"));
-}
-
-// The shortest time of three to read the bytes, in seconds of this thread.
-double seconds_for(const std::string& bytes) {
-  const auto now = [] {
-    timespec time = {};
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-  };
-  double shortest = 1e9;
-  for (int round = 0; round < 3; ++round) {
-    const double start = now();
-    answer(bytes);
-    shortest = std::min(shortest, now() - start);
-  }
-  return shortest;
-}
-
-TEST(RefuseSnapshot, TimeGrowsWithTheFileWhateverItHolds) {
-  const auto top = [](const std::string& items) {
-    return "\x80\x04}(" + items + "\x8c\x08segments]u.";
-  };
-  const auto integer = [](std::size_t number) {
-    std::string made = "J";
-    for (int byte = 0; byte < 4; ++byte) made += static_cast<char>(number >> 8 * byte & 0xff);
-    return made;
-  };
-  const auto times = [](std::size_t number, const auto& make) {
-    std::string made;
-    for (std::size_t k = 0; k < number; ++k) made += make(k);
-    return made;
-  };
-  const auto key = [](std::size_t number) { return fmt::format("\x8c\x07{:07}", number); };
-  using Make = std::function<std::string(std::size_t)>;
-  const std::string event =
-      "}(\x8c\x06"
-      "action\x8c\x05"
-      "alloc\x8c\x04sizeK\x01\x8c\x01xK\x01u";
-  const std::vector<std::pair<const char*, Make>> kinds = {
-      {"as many traces, each with an unknown key",
-       [&](std::size_t size) {
-         return top(
-             "\x8c\x0d"
-             "device_traces](" +
-             times(size, [&](std::size_t) { return "](" + event + "e"; }) + "e");
-       }},
-      {"as many keys of history entries that are not kept",
-       [&](std::size_t size) {
-         return "\x80\x04" +
-                times(6 * size,
-                      [&](std::size_t k) { return "}(\x8c\x09real_sizeK\x01" + key(k) + "Nu0"; }) +
-                "}(\x8c\x08segments]u.";
-       }},
-      {"as many references to a value that has as many parts",
-       [&](std::size_t size) {
-         return top(key(size) + "]\x94(" + std::string(20 * size, 'N') + "e" +
-                    times(size, [&](std::size_t k) { return key(k) + "h\0"s; }));
-       }},
-      {"as many references to a frame that has as many parts",
-       [&](std::size_t size) {
-         return top(key(size) + "](}\x94(\x8c\x08"s +
-                    "filename\x8c\x01x\x8c\x04lineK\x01\x8c\x01x](" + std::string(size, 'N') +
-                    "eu" + times(size, [](std::size_t) { return "h\0"s; }) + "Ne");
-       }},
-      {"as many dicts with a key as long",
-       [&](std::size_t size) {
-         return top(key(size) + "](X" + integer(20 * size).substr(1) + std::string(20 * size, 'k') +
-                    "\x94" + "0" + times(size, [](std::size_t) { return "}h\0Ns"s; }) + "e");
-       }},
-  };
-  for (const auto& [name, make] : kinds) {
-    constexpr std::size_t size = 4000;
-    ASSERT_EQ(answer(make(size)), "read") << name;
-    // Sixteen times if each had to do with each.
-    EXPECT_LT(seconds_for(make(4 * size)), 9 * seconds_for(make(size)) + 0.002) << name;
-  }
 }
 
 }  // namespace

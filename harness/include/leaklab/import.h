@@ -18,7 +18,7 @@ struct Imported {
   std::int64_t allocations = 0;  // of the file
   std::int64_t kept = 0;         // of the pattern
   // No allocation of its own stays, such as where a larger tensor replaces a smaller one: the
-  // pattern is one allocation a period.
+  // pattern is one allocation a period, or where there is none one of the mean in each step.
   bool merely_grows = false;
 };
 

@@ -179,9 +179,9 @@ std::vector<Spans> Finder::marked_steps() const {
   std::ranges::sort(most);
   most.resize(std::min(most.size(), most_shapes));
   std::vector<Spans> all;
-  for (const auto& [marks, shape] : most) {
+  for (const auto& each : most) {
     all.push_back(
-        spans_of(snapshot_, device_, [&](StringId name) { return shapes[name] == shape; }));
+        spans_of(snapshot_, device_, [&](StringId name) { return shapes[name] == each.second; }));
   }
   const auto is_within = [](const Spans& inner, const Spans& outer) {
     std::size_t within = 0;

@@ -1302,12 +1302,10 @@ TEST(Diagnosis, a_loop_of_operations_in_a_step_with_a_backward_pass_goes_round_n
   Training training(program, 40);
   for (int step = 0; step < 16; ++step) {
     const auto batch = program.alloc(Program::line(6), 8192);
-    for (int part = 0; part < 4; ++part) {
+    for (int part = 0; part < 60; ++part) {
       std::vector<std::uint64_t> scratch;
-      for (int line = 7; line < 10; ++line) {
-        for (int each = 0; each < 8; ++each) {
-          scratch.push_back(program.alloc(Program::line(static_cast<std::uint64_t>(line)), 256));
-        }
+      for (const auto line : {7, 8, 9}) {
+        scratch.push_back(program.alloc(Program::line(static_cast<std::uint64_t>(line)), 256));
       }
       for (const auto each : scratch) program.free(each, Program::line(9));
     }

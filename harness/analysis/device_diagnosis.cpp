@@ -504,12 +504,10 @@ void DeviceDiagnosis::decide() {
   const auto longer = fmt::format("record ten steps or more: {}", record_call);
   if (seen == 0) {
     drop(
-        trace_.empty()
-            ? fmt::format("there is no trace of this device: call {} before the loop", record_call)
-            : fmt::format("no steps were found: {}. Record ten steps or more, or mark them with "
-                          "torch.profiler.record_function(f\"## step {{i}} ##\"), or say --steps N "
-                          "or --step-site FILE:LINE",
-                          steps_.why_none));
+        fmt::format("no steps were found: {}. Record ten steps or more, or mark them with "
+                    "torch.profiler.record_function(f\"## step {{i}} ##\"), or say --steps N or "
+                    "--step-site FILE:LINE",
+                    steps_.why_none));
   } else if (births_ > 0 && loads_ * 3 >= births_) {
     drop(fmt::format("what comes again and again is the loading of a model, not a step; {}",
                      longer));
@@ -555,7 +553,6 @@ void DeviceDiagnosis::decide() {
 }
 
 void DeviceDiagnosis::tell_limits() {
-  if (trace_.empty()) return;
   const bool known_before =
       std::ranges::any_of(lifetimes_.unborn, [](const Unborn& each) { return each.stack != 0; });
   if (known_before) {

@@ -617,6 +617,10 @@ void Finder::number_kinds(Steps& steps) const {
     number[order[place]] = static_cast<std::uint8_t>(place);
   }
   for (auto& kind : steps.kind) kind = number[kind];
+  steps.steps_of_kind.resize(order.size());
+  for (std::size_t step = 0; step < steps.kind.size(); ++step) {
+    steps.steps_of_kind[steps.kind[step]].push_back(static_cast<std::int64_t>(step));
+  }
 }
 
 Steps Finder::asked_for() const {
@@ -666,6 +670,15 @@ Steps Finder::find() {
 }
 
 }  // namespace
+
+std::int64_t Steps::last_phase() const {
+  // The last step of any other kind ends where it begins.
+  std::int64_t first = 0;
+  for (std::size_t of = 0; of < steps_of_kind.size(); ++of) {
+    if (of != kind.back()) first = std::max(first, steps_of_kind[of].back() + 1);
+  }
+  return first;
+}
 
 std::int64_t Steps::of(EventIndex event) const {
   return std::ranges::upper_bound(begin, event) - begin.begin() - 1;

@@ -604,9 +604,8 @@ void DeviceDiagnosis::tell_limits() {
   if (!sites_.any_frames()) {
     const bool named = std::ranges::any_of(
         result.findings, [](const Finding& finding) { return !finding.site.file.empty(); });
-    limit(
-        fmt::format("events have no frames, so {}: record with stacks=\"python\", context=\"all\"",
-                    named ? "lines are told by the live blocks alone" : "no line can be named"));
+    limit(fmt::format(R"(events have no frames, so {}: record with stacks="python", context="all")",
+                      named ? "lines are told by the live blocks alone" : "no line can be named"));
   } else {
     const bool backward = std::ranges::any_of(trace_, [](const TraceEvent& event) {
       return event.kind == EventKind::alloc && event.stack == 0;

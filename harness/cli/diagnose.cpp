@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -36,14 +37,19 @@ Exit exit_of(const std::vector<Exit>& files) {
   return Exit::ok;
 }
 
-// Linear: the segments grow as what leaks, whose requested bytes the allocator rounds up.
+// Linear: the segments grow as what leaks, in blocks that the allocator rounds up.
 std::optional<TimeLeft> time_left(const Snapshot& snapshot, const Diagnosis& diagnosis,
                                   std::int64_t memory) {
+  constexpr double smallest_block = 512;
   std::optional<TimeLeft> first;
   if (memory == 0 || diagnosis.verdict != Verdict::leak) return first;
   std::map<std::int64_t, double> rates;
   for (const auto& finding : diagnosis.findings) {
-    rates[finding.device] += finding.bytes_per_step.value_or(0);
+    if (finding.live_allocations <= 0 || finding.live_bytes <= 0) continue;
+    const auto mean =
+        static_cast<double>(finding.live_bytes) / static_cast<double>(finding.live_allocations);
+    const auto rounded = std::ceil(mean / smallest_block) * smallest_block;
+    rates[finding.device] += finding.bytes_per_step.value_or(0) * rounded / mean;
   }
   for (const auto& [device, rate] : rates) {
     if (rate <= 0) continue;

@@ -83,7 +83,7 @@ std::string time_left_text(const Diagnosis& diagnosis, const std::optional<TimeL
     const auto when = left->steps == 0 ? "now"
                                        : fmt::format("after {} more step{}", grouped(left->steps),
                                                      left->steps == 1 ? "" : "s");
-    return fmt::format("{} of {} is full {} ({} a step, {} reserved at the dump).",
+    return fmt::format("{} of {} is full {} ({} a step in whole blocks, {} reserved at the dump).",
                        left->device > 0 ? fmt::format("Device {}", left->device) : "A device",
                        memory_text(left->memory), when, size_text(left->bytes_per_step),
                        size_text(left->reserved));

@@ -88,6 +88,7 @@ class DeviceDiagnosis {
   bool level_rises() const;
   bool goes_round_layers() const;
   FrameId line_before(EventIndex event);
+  FrameId line_of_blocks(const Group& group);
   void decide();
   void tell_limits();
   void limit(std::string text) { result.limits.push_back(std::move(text)); }
@@ -109,6 +110,8 @@ class DeviceDiagnosis {
   std::int64_t freed_ = 0;   // of them
   CodeSite suspect_site_;
   std::vector<FrameId> lines_;  // by event, of the last event before it that has one
+  // By requested bytes and line, how many live blocks there are.
+  std::map<std::int64_t, std::map<FrameId, std::int64_t>> blocks_by_size_;
 };
 
 void DeviceDiagnosis::describe_steps() {
@@ -151,10 +154,30 @@ FrameId DeviceDiagnosis::line_before(EventIndex event) {
   return lines_[event];
 }
 
+// Of events without frames: the line that has most of the live blocks of what is left, where blocks
+// have frames, as with context="state".
+FrameId DeviceDiagnosis::line_of_blocks(const Group& group) {
+  if (blocks_by_size_.empty()) {
+    for (const auto& segment : snapshot_.segments) {
+      if (segment.device != result.device) continue;
+      for (std::uint32_t each = 0; each < segment.blocks; ++each) {
+        const auto& block = snapshot_.blocks[segment.first_block + each];
+        if (is_live(block)) ++blocks_by_size_[bytes_of(block)][sites_.stack(block.stack).site];
+      }
+    }
+  }
+  const auto lines = blocks_by_size_.find(group.size >= 0 ? group.size : group.last_size);
+  if (lines == blocks_by_size_.end()) return no_frame;
+  return std::ranges::max_element(lines->second, {}, [](const auto& line) { return line.second; })
+      ->first;
+}
+
 void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   const auto& stack = sites_.stack(group.stack);
-  const auto line =
-      stack.site == no_frame && sites_.any_frames() ? line_before(group.last_left) : stack.site;
+  auto line = stack.site;
+  if (line == no_frame) {
+    line = sites_.any_frames() ? line_before(group.last_left) : line_of_blocks(group);
+  }
   auto& leak = leaks_[line];
   leak.frame = line;
   if (leak.places == 0) leak.trusted = steps_.count();
@@ -553,9 +576,11 @@ void DeviceDiagnosis::tell_limits() {
                     lifetimes_.lost));
   }
   if (!sites_.any_frames()) {
+    const bool named = std::ranges::any_of(
+        result.findings, [](const Finding& finding) { return !finding.site.file.empty(); });
     limit(
-        "events have no frames, so no line can be named: record with stacks=\"python\", "
-        "context=\"all\"");
+        fmt::format("events have no frames, so {}: record with stacks=\"python\", context=\"all\"",
+                    named ? "lines are told by the live blocks alone" : "no line can be named"));
   } else {
     const bool backward = std::ranges::any_of(trace_, [](const TraceEvent& event) {
       return event.kind == EventKind::alloc && event.stack == 0;

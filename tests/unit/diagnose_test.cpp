@@ -82,17 +82,22 @@ TEST(Diagnosis, the_series_of_a_leak_rises_to_what_is_live_at_the_dump) {
 }
 
 TEST(Diagnosis, a_cache_with_an_entry_for_each_shape_is_told_from_a_list_of_varying_sizes) {
-  for (const bool cache : {false, true}) {
+  struct Kept {
+    int every;   // step of three is left out; 3: none is
+    int shapes;  // that there are
+    std::string taxonomy;
+  };
+  for (const auto& kept : {Kept{3, 64, "L17"}, Kept{2, 64, "L20"}, Kept{2, 11, "L17"}}) {
     Program program;
     Training training(program);
     for (int step = 0; step < 40; ++step) {
       training.step();
-      // Each third shape was there before.
-      if (!cache || step % 3 != 2) program.alloc(Program::line(16), 512 * (1 + step * 37 % 64));
+      if (step % 3 == kept.every) continue;
+      program.alloc(Program::line(16), 512 * (1 + step * 37 % kept.shapes));
     }
     const auto found = after(program);
     ASSERT_EQ(found.verdict, Verdict::leak) << found.summary;
-    EXPECT_EQ(found.findings.front().taxonomy, cache ? "L20" : "L17");
+    EXPECT_EQ(found.findings.front().taxonomy, kept.taxonomy) << kept.every << kept.shapes;
   }
 }
 
@@ -899,6 +904,20 @@ TEST(Diagnosis, without_history_it_is_undecided_with_the_live_lines) {
   EXPECT_THAT(found.limits, Contains(HasSubstr("_record_memory_history")));
 }
 
+TEST(Diagnosis, where_only_live_blocks_have_frames_these_name_the_line) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 20; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 640);
+  }
+  auto snapshot = program.dump();
+  for (auto& event : snapshot.traces[0]) event.stack = 0;
+  const auto found = diagnose(snapshot);
+  expect_leak(found, 16, 640, 0);
+  EXPECT_THAT(found.limits, Contains(HasSubstr("by the live blocks alone")));
+}
+
 TEST(Diagnosis, an_empty_file_is_undecided) {
   EXPECT_EQ(diagnose(Snapshot()).verdict, Verdict::undecided);
 }
@@ -1097,6 +1116,25 @@ TEST(Diagnosis, of_two_devices_that_leak_the_worse_one_comes_first) {
   EXPECT_EQ(found.period, 1);
 }
 
+TEST(Diagnosis, devices_that_leak_in_different_periods_have_none_together) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    if (step % 2 == 1) program.alloc(Program::line(16), 640);
+  }
+  auto snapshot = two_devices();
+  auto other = program.dump();
+  // The stacks are the same.
+  snapshot.traces[0] = other.traces[0];
+  snapshot.segments.clear();
+  snapshot.blocks.clear();
+  const auto found = diagnose(snapshot);
+  ASSERT_EQ(found.verdict, Verdict::leak) << found.summary;
+  EXPECT_NEAR(found.bytes_per_step, 6400 + 320, 0.001);
+  EXPECT_EQ(found.period, 0);
+}
+
 TEST(Diagnosis, one_of_several_devices_can_be_asked_for) {
   DiagnoseOptions only;
   only.device = 0;
@@ -1163,20 +1201,22 @@ TEST(Diagnosis, of_an_expandable_segment_what_is_mapped_side_by_side_is_one_stre
     each.size = bytes;
     snapshot.traces[0].push_back(each);
   };
-  event(EventKind::segment_map, 0x7e0000000000, size);
-  event(EventKind::segment_map, 0x7e0000000000 + size, size);
-  event(EventKind::oom, 0, 3 * size);
+  event(EventKind::segment_map, 0x7e0000000000, 3 * size);
+  event(EventKind::oom, 0, 4 * size);
   event(EventKind::segment_unmap, 0x7e0000000000, size);
-  event(EventKind::segment_map, 0x7e0000000000 + 2 * size, size);
+  event(EventKind::segment_unmap, 0x7e0000000000 + 2 * size, size);
+  event(EventKind::segment_map, 0x7e0000000000 + 8 * size, size);
   Segment segment;
   segment.address = 0x7e0000000000 + size;
-  segment.total_size = 2 * size;
+  segment.total_size = size;
   segment.expandable = true;
+  snapshot.segments.push_back(segment);
+  segment.address = 0x7e0000000000 + 8 * size;
   snapshot.segments.push_back(segment);
   const auto found = diagnose(snapshot);
   ASSERT_TRUE(found.oom.has_value());
-  EXPECT_EQ(found.oom->reserved, 2 * size);
-  EXPECT_EQ(found.oom->largest_free, 2 * size);
+  EXPECT_EQ(found.oom->reserved, 3 * size);
+  EXPECT_EQ(found.oom->largest_free, 3 * size);
 }
 
 // ---------------------------------------------------------------- steps
@@ -1259,18 +1299,23 @@ TEST(Diagnosis, of_marks_within_marks_the_outer_ones_are_steps) {
 
 TEST(Diagnosis, a_loop_of_operations_in_a_step_with_a_backward_pass_goes_round_no_steps) {
   Program program;
-  Training training(program);
+  Training training(program, 40);
   for (int step = 0; step < 16; ++step) {
-    for (int part = 0; part < 4; ++part) {
+    const auto batch = program.alloc(Program::line(6), 8192);
+    for (int part = 0; part < 60; ++part) {
       std::vector<std::uint64_t> scratch;
-      for (int line = 7; line < 10; ++line) {
-        for (int each = 0; each < 8; ++each) {
-          scratch.push_back(program.alloc(Program::line(static_cast<std::uint64_t>(line)), 256));
-        }
+      for (const auto line : {7, 8, 9}) {
+        scratch.push_back(program.alloc(Program::line(static_cast<std::uint64_t>(line)), 256));
       }
       for (const auto each : scratch) program.free(each, Program::line(9));
     }
-    training.step();
+    // A step that has too few samples learns nothing.
+    if (step % 5 == 2) {
+      program.free(program.alloc(Program::line(16), 64), Program::line(16));
+    } else {
+      training.step();
+    }
+    program.free(batch, Program::line(16));
   }
   const auto found = after(program);
   EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;

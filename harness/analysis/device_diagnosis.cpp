@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "classify.h"
 #include "growth.h"
@@ -78,13 +79,14 @@ class DeviceDiagnosis {
   void describe_steps();
   void find_peak();
   void judge_places();
-  bool steps_have_backward() const;
+  bool steps_have_backward(std::int64_t first) const;
   void add_leak(const Group& group, const Judged& judged);
   void add_traits(LineLeak& leak, std::span<const Left> left, bool regular) const;
   void add_lookalike(const Group& group, const Judged& judged);
   bool is_evaluation(std::int64_t step) const;
   void report_leaks();
   std::int64_t onset_in_program(const LineLeak& leak) const;
+  bool is_made_up_for() const;
   bool level_rises() const;
   bool goes_round_layers() const;
   FrameId line_before(EventIndex event);
@@ -277,10 +279,10 @@ void DeviceDiagnosis::add_lookalike(const Group& group, const Judged& judged) {
   if (each.bytes > 0) lookalikes_.push_back(std::move(each));
 }
 
-// Whether nearly all steps allocate without frames, as a backward pass does.
-bool DeviceDiagnosis::steps_have_backward() const {
+// Whether nearly all steps from that one on allocate without frames, as a backward pass does.
+bool DeviceDiagnosis::steps_have_backward(std::int64_t first) const {
   std::int64_t with = 0;
-  for (std::int64_t step = 0; step < steps_.count(); ++step) {
+  for (auto step = first; step < steps_.count(); ++step) {
     const auto from = trace_.begin() + steps_.begin[static_cast<std::size_t>(step)];
     const auto to = trace_.begin() + steps_.begin[static_cast<std::size_t>(step) + 1];
     with +=
@@ -291,11 +293,12 @@ bool DeviceDiagnosis::steps_have_backward() const {
             ? 1
             : 0;
   }
-  return with * 10 >= steps_.count() * 9;
+  return with * 10 >= (steps_.count() - first) * 9;
 }
 
 void DeviceDiagnosis::judge_places() {
-  const bool has_backward = steps_have_backward();
+  const bool has_backward = steps_have_backward(0);
+  const bool last_phase_trains = steps_have_backward(steps_.last_phase());
   trusted_ = steps_.count();
   const auto all = groups(trace_, lifetimes_, steps_);
   std::vector<Judged> judgements;
@@ -335,6 +338,11 @@ void DeviceDiagnosis::judge_places() {
         suspect_site_ = site(sites_.stack(group.stack).site);
         break;
       case Judgement::one_phase:
+        // A training that follows another one is no evaluation that ends.
+        if (last_phase_trains) {
+          add_leak(group, judged);
+          break;
+        }
         ++in_one_phase_;
         suspect_site_ = site(sites_.stack(group.stack).site);
         break;
@@ -477,6 +485,22 @@ bool DeviceDiagnosis::goes_round_layers() const {
          });
 }
 
+// Whether about as many bytes as leak were freed, in most steps, of what was allocated before the
+// trace: a full buffer does that, and its sizes vary.
+bool DeviceDiagnosis::is_made_up_for() const {
+  const auto leaked = result.steps.leaked_after.empty() ? 0 : result.steps.leaked_after.back();
+  std::int64_t freed = 0;
+  std::int64_t steps = 0;
+  std::int64_t last = -1;
+  for (const auto at : lifetimes_.unknown_frees) {
+    const auto step = steps_.of(at);
+    if (step < 0 || step >= steps_.count()) continue;
+    freed += trace_[at].size;
+    steps += std::exchange(last, step) != step ? 1 : 0;
+  }
+  return leaked > 0 && steps >= 3 && steps * 2 >= steps_.count() && freed * 10 >= leaked * 8;
+}
+
 // Whether the level rose in each of the last steps although no place leaks by the rules.
 bool DeviceDiagnosis::level_rises() const {
   const auto& level = result.steps.live_after;
@@ -504,12 +528,10 @@ void DeviceDiagnosis::decide() {
   const auto longer = fmt::format("record ten steps or more: {}", record_call);
   if (seen == 0) {
     drop(
-        trace_.empty()
-            ? fmt::format("there is no trace of this device: call {} before the loop", record_call)
-            : fmt::format("no steps were found: {}. Record ten steps or more, or mark them with "
-                          "torch.profiler.record_function(f\"## step {{i}} ##\"), or say --steps N "
-                          "or --step-site FILE:LINE",
-                          steps_.why_none));
+        fmt::format("no steps were found: {}. Record ten steps or more, or mark them with "
+                    "torch.profiler.record_function(f\"## step {{i}} ##\"), or say --steps N or "
+                    "--step-site FILE:LINE",
+                    steps_.why_none));
   } else if (births_ > 0 && loads_ * 3 >= births_) {
     drop(fmt::format("what comes again and again is the loading of a model, not a step; {}",
                      longer));
@@ -527,6 +549,11 @@ void DeviceDiagnosis::decide() {
         "the {} iterations seen may be layers of the model, which are as many or more: one "
         "forward pass looks like that; {}",
         seen, longer));
+  } else if (!result.findings.empty() && is_made_up_for()) {
+    drop(
+        fmt::format("{} keeps what it allocates, and as much is freed of what was there before the "
+                    "trace, as in a full buffer; record with a larger max_entries than {}",
+                    named(result.findings.front().site), trace_.size()));
   } else if (!result.findings.empty()) {
     result.verdict = Verdict::leak;
   } else if (in_one_phase_ > 0) {
@@ -555,7 +582,6 @@ void DeviceDiagnosis::decide() {
 }
 
 void DeviceDiagnosis::tell_limits() {
-  if (trace_.empty()) return;
   const bool known_before =
       std::ranges::any_of(lifetimes_.unborn, [](const Unborn& each) { return each.stack != 0; });
   if (known_before) {
@@ -567,7 +593,7 @@ void DeviceDiagnosis::tell_limits() {
     limit(
         fmt::format("{} live blocks and {} frees are of allocations before recording began, whose "
                     "lines are not known: start recording before the model is built",
-                    lifetimes_.unborn.size(), lifetimes_.unknown_frees));
+                    lifetimes_.unborn.size(), lifetimes_.unknown_frees.size()));
   }
   if (lifetimes_.lost > 0) {
     limit(
@@ -578,9 +604,8 @@ void DeviceDiagnosis::tell_limits() {
   if (!sites_.any_frames()) {
     const bool named = std::ranges::any_of(
         result.findings, [](const Finding& finding) { return !finding.site.file.empty(); });
-    limit(
-        fmt::format("events have no frames, so {}: record with stacks=\"python\", context=\"all\"",
-                    named ? "lines are told by the live blocks alone" : "no line can be named"));
+    limit(fmt::format(R"(events have no frames, so {}: record with stacks="python", context="all")",
+                      named ? "lines are told by the live blocks alone" : "no line can be named"));
   } else {
     const bool backward = std::ranges::any_of(trace_, [](const TraceEvent& event) {
       return event.kind == EventKind::alloc && event.stack == 0;

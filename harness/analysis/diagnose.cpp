@@ -85,13 +85,35 @@ std::string summary_of(const Diagnosis& diagnosis) {
   return text + ".";
 }
 
-// How much a device's diagnosis says: a leak before clean before undecided, then by how fast it
-// leaks, then by steps.
-auto weight(const Diagnosis& diagnosis) {
-  const auto verdict = diagnosis.verdict == Verdict::leak    ? 2
+// What a device's diagnosis says of the program: a leak before undecided before clean, then by how
+// fast it leaks, then by steps. A device that did little next to the others has no doubts to raise.
+auto weight(const Diagnosis& diagnosis, bool did_little) {
+  const auto verdict = diagnosis.verdict == Verdict::leak    ? 3
                        : diagnosis.verdict == Verdict::clean ? 1
-                                                             : 0;
+                       : did_little                          ? 0
+                                                             : 2;
   return std::tuple(verdict, diagnosis.bytes_per_step, diagnosis.steps.seen);
+}
+
+// Devices of which the file has live blocks and no history, beside others that have one.
+std::vector<std::string> without_trace(const Snapshot& snapshot) {
+  std::map<std::int32_t, std::int64_t> live;
+  for (const auto& segment : snapshot.segments) {
+    const auto device = static_cast<std::size_t>(segment.device);
+    if (device < snapshot.traces.size() && snapshot.traces[device].size() >= 2) continue;
+    for (std::uint32_t each = 0; each < segment.blocks; ++each) {
+      const auto& block = snapshot.blocks[segment.first_block + each];
+      if (is_live(block)) live[segment.device] += bytes_of(block);
+    }
+  }
+  std::vector<std::string> told;
+  for (const auto& [device, bytes] : live) {
+    told.push_back(
+        fmt::format("there is no trace of device {}, on which {} are live: call {} before "
+                    "the loop",
+                    device, bytes_text(static_cast<double>(bytes)), record_call));
+  }
+  return told;
 }
 
 }  // namespace
@@ -127,10 +149,20 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
       diagnosis.limits.emplace_back("blocks have no frames, so no line can be named");
     }
   } else {
-    const auto main = std::ranges::max_element(devices, {}, weight);
+    std::size_t longest = 0;
+    for (const auto& trace : snapshot.traces) longest = std::max(longest, trace.size());
+    const auto main = std::ranges::max_element(devices, {}, [&](const Diagnosis& each) {
+      return weight(each,
+                    snapshot.traces[static_cast<std::size_t>(each.device)].size() * 10 < longest);
+    });
     for (auto at = devices.begin(); at != devices.end(); ++at) {
       if (at == main) continue;
       if (at->verdict == Verdict::leak) {
+        if (at->steps.seen != main->steps.seen) {
+          main->limits.push_back(
+              fmt::format("device {} has {} steps of its own, to which its bytes a step refer",
+                          at->device, at->steps.seen));
+        }
         // Only if they repeat together.
         if (at->period != main->period) main->period = 0;
         main->bytes_per_step += at->bytes_per_step;
@@ -143,6 +175,9 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
       if (!main->oom) main->oom = std::move(at->oom);
     }
     diagnosis = std::move(*main);
+    if (options.device < 0) {
+      std::ranges::move(without_trace(snapshot), std::back_inserter(diagnosis.limits));
+    }
     // Those of one device are sorted already.
     std::ranges::stable_sort(diagnosis.lookalikes, std::greater{}, &Lookalike::bytes);
     diagnosis.lookalikes.resize(std::min(diagnosis.lookalikes.size(), most_lookalikes));

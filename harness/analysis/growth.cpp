@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -86,6 +87,20 @@ class Grouping {
     add(group.left, step, event.size);
     add(group.held, step, event.size);
   }
+  // Of that size, so many were born before the trace and freed in whole steps, the last of them in
+  // that one: where these are about as many as are left, they tell how long such things live.
+  void add_freed_before(std::int64_t size, std::int64_t count, std::int64_t last_step) {
+    const auto& of_size = by_size_[size];
+    std::int64_t left = 0;
+    for (const auto row : of_size) {
+      for (const auto& each : groups_[row].left) left += each.count;
+    }
+    if (count * 10 < left * 8) return;
+    for (const auto row : of_size) {
+      groups_[row].freed += count;
+      groups_[row].longest_life = std::max(groups_[row].longest_life, last_step + 1);
+    }
+  }
   // Of a block born before the trace; nullptr: of no group.
   Group* of(const Unborn& block) {
     const auto use = uses_.find({block.stack, block.requested});
@@ -97,6 +112,7 @@ class Grouping {
 
   std::unordered_map<Key, SizeUse, KeyHash> uses_;
   std::vector<Group> groups_;
+  std::map<std::int64_t, std::vector<std::uint32_t>> by_size_;  // groups of one size each
   std::vector<std::uint32_t> nearby_;  // by group: the first one of those of sizes nearby
 };
 
@@ -138,6 +154,7 @@ void Grouping::form() {
         nearby_.push_back(first);
         groups_.back().stack = key.stack;
         groups_.back().size = fixed ? key.size : -1;
+        if (fixed) by_size_[key.size].push_back(row);
       }
       if (!fixed) shared = row;
       use->group = row;
@@ -234,11 +251,14 @@ Gaps gaps_of(const std::vector<Left>& left) {
 Gaps gaps_among_own_kinds(const std::vector<Left>& left, const Steps& steps) {
   std::array<bool, 256> own{};
   for (const auto& each : left) own[steps.kind[static_cast<std::size_t>(each.step)]] = true;
-  std::vector<std::int64_t> gaps;
-  for (std::size_t at = 1; at < left.size(); ++at) {
-    gaps.push_back(std::count_if(steps.kind.begin() + left[at - 1].step,
-                                 steps.kind.begin() + left[at].step,
-                                 [&](auto kind) { return own[kind]; }));
+  std::vector<std::int64_t> gaps(left.size() - 1);
+  for (std::size_t kind = 0; kind < steps.steps_of_kind.size(); ++kind) {
+    if (!own[kind]) continue;
+    const auto& of_kind = steps.steps_of_kind[kind];
+    for (std::size_t at = 1; at < left.size(); ++at) {
+      gaps[at - 1] += std::ranges::lower_bound(of_kind, left[at].step) -
+                      std::ranges::lower_bound(of_kind, left[at - 1].step);
+    }
   }
   return Gaps(std::move(gaps));
 }
@@ -287,14 +307,10 @@ std::int64_t in_a_row(const std::vector<Left>& left, std::int64_t end) {
 
 // Whether all of it lies in a phase at the end whose kind of step came in no earlier phase.
 bool only_in_last_phase(const std::vector<Left>& left, const Steps& steps) {
-  const auto kind = steps.kind[static_cast<std::size_t>(left.front().step)];
-  auto first = static_cast<std::int64_t>(steps.kind.size());
-  while (first > 0 && steps.kind[static_cast<std::size_t>(first - 1)] == kind) --first;
+  const auto first = steps.last_phase();
   if (first == 0 || left.front().step < first || left.front().step > first + 1) return false;
-  const auto phase = steps.count() - first;
-  const bool came_before = std::any_of(steps.kind.begin(), steps.kind.begin() + first,
-                                       [&](auto each) { return each == kind; });
-  return !came_before && phase <= first;
+  const auto& of_kind = steps.steps_of_kind[steps.kind.back()];
+  return of_kind.front() == first && steps.count() - first <= first;
 }
 
 }  // namespace
@@ -325,6 +341,22 @@ std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& li
     ++group.freed;
     group.longest_life = std::max(group.longest_life, freed - born);
     if (freed > born) add(group.held, born, event.size);
+  }
+  struct FreedBefore {
+    std::int64_t count = 0;
+    std::int64_t steps = 0;  // in which some were freed
+    std::int64_t last = -1;
+  };
+  std::map<std::int64_t, FreedBefore> freed_before;  // by size
+  for (const auto at : lifetimes.unknown_frees) {
+    const auto step = steps.of(at);
+    if (step < 0 || step >= count) continue;
+    auto& freed = freed_before[trace[at].size];
+    ++freed.count;
+    freed.steps += std::exchange(freed.last, step) != step ? 1 : 0;
+  }
+  for (const auto& [size, freed] : freed_before) {
+    if (freed.steps >= 3) grouping.add_freed_before(size, freed.count, freed.last);
   }
   for (const auto& block : lifetimes.unborn) {
     if (block.stack == 0) continue;

@@ -74,7 +74,7 @@ Lifetimes lifetimes(const Snapshot& snapshot, std::size_t device) {
     } else if (event.kind == found.free_kind) {
       const auto place = live.find(event.address);
       if (place == live.end()) {
-        ++found.unknown_frees;
+        found.unknown_frees.push_back(at);
       } else {
         found.allocations[place->second].freed = at;
         live.erase(place);

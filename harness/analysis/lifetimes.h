@@ -30,14 +30,14 @@ struct Lifetimes {
   std::vector<Allocation> allocations;              // by birth
   std::vector<Unborn> unborn;                       // by address
   EventKind free_kind = EventKind::free_requested;  // the kind of event that `freed` points at
-  std::int64_t unknown_frees = 0;  // of addresses whose allocation is not in the trace
-  std::int64_t pending_frees = 0;  // requested and not completed when the trace ends
+  std::vector<EventIndex> unknown_frees;  // of addresses whose allocation is not in the trace
+  std::int64_t pending_frees = 0;         // requested and not completed when the trace ends
   std::int64_t lost = 0;  // live by the trace, not so by the blocks: freed after recording stopped
   std::int64_t live_at_dump = 0;  // requested bytes: of the blocks, else by the trace
   bool blocks = false;            // the device has any
 
   // Allocated before the trace begins, so the trace is not the whole story.
-  bool begins_late() const { return unknown_frees > 0 || !unborn.empty(); }
+  bool begins_late() const { return !unknown_frees.empty() || !unborn.empty(); }
 };
 
 // A state that no known version writes counts as in use: calling it free would hide a leak.

@@ -444,8 +444,9 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   }
   // What has no backward pass of its own while the loop around it has. Micro-batches whose losses
   // are summed for one backward pass are steps.
-  return (above || !calls_modules(sequence, inner.at)) && others_matter &&
-         with_others(sequence, inner.at) < 0.3 && with_others(sequence, outer.at) > 0.7;
+  return (above || !calls_modules(sequence, inner.at) || stands_before(sequence, outer, inner)) &&
+         others_matter && with_others(sequence, inner.at) < 0.3 &&
+         with_others(sequence, outer.at) > 0.7;
 }
 
 std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& parts,
@@ -632,6 +633,22 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
   const auto usual_length = (sequence[at.back()] - sequence[at.front()]) / (at.size() - 1);
   for (auto& each : earlier) {
     if (each.anchors.back() - each.anchors.front() < usual_length) continue;
+    // What frees nothing, or runs no model where steps do, is set-up.
+    std::vector<std::uint32_t> places;
+    for (const auto token : each.anchors) {
+      places.push_back(
+          static_cast<std::uint32_t>(std::ranges::lower_bound(before, token) - before.begin()));
+    }
+    if (runs_model && !calls_modules(before, places)) continue;
+    std::size_t freeing = 0;
+    for (std::size_t visit = 1; visit < places.size(); ++visit) {
+      bool frees = false;
+      for (auto q = places[visit - 1]; q < places[visit] && !frees; ++q) {
+        frees = freed_within(before[q], before[places[visit]]);
+      }
+      freeing += frees ? 1 : 0;
+    }
+    if (freeing * 2 < places.size() - 1) continue;
     loops.push_back(std::move(each));
   }
 }

@@ -74,6 +74,7 @@ constexpr FileRule python_files[] = {
     {Root::packages, "transformers/generation/", inside_step},
     // Stand above loops over steps.
     {Root::packages, "torch/utils/_contextlib.py", never_inside_step},
+    {Root::packages, "torch/_dynamo/eval_frame.py", never_inside_step},
     {Root::packages, "torch/autograd/grad_mode.py", never_inside_step},
     {Root::packages, "torch/autograd/profiler.py", never_inside_step},
     {Root::packages, "torch/amp/autocast_mode.py", never_inside_step},
@@ -422,9 +423,8 @@ StackTraits Sites::traits_of(std::span<const FrameId> stack) {
       traits.path = child(traits.path, id);
       continue;
     }
-    // What a function of the program makes by calling itself is a part of what it makes.
-    const bool recurs = !frame.library && traits.path != 0 &&
-                        function_of(last_frame(traits.path)) == function_of(id);
+    // What a line of the program makes by calling its own function is a part of what it makes.
+    const bool recurs = !frame.library && traits.path != 0 && last_frame(traits.path) == id;
     if (recurs || frame.inside_step ||
         (frame.comprehension && only_operations(stack.first(left)))) {
       traits.callee = id;

@@ -64,10 +64,14 @@ struct Spans {
 
 Spans spans_of(const Snapshot& snapshot, std::size_t device, const auto& wanted) {
   Spans spans;
+  // Marks of one device alone tell the steps of all: they have one clock.
+  const bool has_own = std::ranges::any_of(snapshot.annotations, [&](const Annotation& mark) {
+    return mark.device < 0 || static_cast<std::size_t>(mark.device) == device;
+  });
   bool open = false;
   StringId open_name = 0;
   for (const auto& mark : snapshot.annotations) {
-    if (mark.device >= 0 && static_cast<std::size_t>(mark.device) != device) continue;
+    if (has_own && mark.device >= 0 && static_cast<std::size_t>(mark.device) != device) continue;
     if (!wanted(mark.name)) continue;
     const auto stage = snapshot.strings[mark.stage];
     if (stage == "START") {
@@ -151,6 +155,7 @@ Steps at(std::vector<EventIndex> begin, EventIndex end, std::string source, doub
 // step, not what is marked within it.
 std::vector<Spans> Finder::marked_steps() const {
   constexpr std::size_t most_shapes = 16;
+  constexpr std::size_t least_outer = 5;
   // How many there are and how many of their numbers follow each other.
   struct Series {
     std::int64_t marks = 0;
@@ -179,9 +184,12 @@ std::vector<Spans> Finder::marked_steps() const {
   std::ranges::sort(most);
   most.resize(std::min(most.size(), most_shapes));
   std::vector<Spans> all;
+  std::vector<bool> few;  // or epochs: no steps where others lie within them
   for (const auto& each : most) {
     all.push_back(
         spans_of(snapshot_, device_, [&](StringId name) { return shapes[name] == each.second; }));
+    few.push_back(all.back().start.size() < least_outer ||
+                  lower(each.second).find("epoch") != std::string::npos);
   }
   const auto is_within = [](const Spans& inner, const Spans& outer) {
     std::size_t within = 0;
@@ -196,12 +204,29 @@ std::vector<Spans> Finder::marked_steps() const {
     return within * 2 > inner.start.size();
   };
   std::vector<Spans> outermost;
-  for (const auto& each : all) {
-    if (std::ranges::none_of(all, [&](const Spans& other) { return is_within(each, other); })) {
-      outermost.push_back(each);
+  for (std::size_t each = 0; each < all.size(); ++each) {
+    bool is_part = false;
+    for (std::size_t other = 0; other < all.size() && !is_part; ++other) {
+      is_part = few[other] ? few[each] && is_within(all[other], all[each])
+                           : is_within(all[each], all[other]);
     }
+    if (!is_part) outermost.push_back(std::move(all[each]));
   }
-  return outermost;
+  // Another kind of step comes in runs, as evaluation does; what comes once between two steps is a
+  // part of one: its forward pass, its optimizer's step.
+  if (outermost.empty()) return outermost;
+  std::vector<Spans> kinds{outermost.front()};
+  const auto& main = kinds.front().start;
+  for (std::size_t each = 1; each < outermost.size(); ++each) {
+    const auto& starts = outermost[each].start;
+    std::size_t in_runs = 0;
+    for (std::size_t mark = 1; mark < starts.size(); ++mark) {
+      const auto next = std::ranges::upper_bound(main, starts[mark - 1]);
+      in_runs += next == main.end() || *next > starts[mark] ? 1 : 0;
+    }
+    if (in_runs * 2 >= starts.size()) kinds.push_back(std::move(outermost[each]));
+  }
+  return kinds;
 }
 
 std::optional<Steps> Finder::by_annotations() const {
@@ -218,7 +243,7 @@ std::optional<Steps> Finder::by_annotations() const {
   for (const auto& spans : marked_steps()) {
     for (std::size_t each = 0; each < spans.start.size(); ++each) {
       const auto from = at_time(spans.start[each]);
-      // Begun before the trace, or empty.
+      // Begun before the trace.
       if (spans.start[each] < trace_.front().time_us && from == 0 && lifetimes_.begins_late()) {
         ++before;
         continue;
@@ -235,11 +260,13 @@ std::optional<Steps> Finder::by_annotations() const {
   std::vector<EventIndex> ends;
   std::vector<std::uint8_t> kinds;
   std::int64_t marked = 0;
+  bool ended = false;  // the last one
   for (const auto& each : steps_marked) {
     if (!begin.empty() && each.from <= begin.back()) continue;
     begin.push_back(each.from);
     ends.push_back(each.to);
     kinds.push_back(each.kind);
+    ended = each.ended;
     marked += each.to - each.from;
   }
   if (begin.size() < 2) return std::nullopt;
@@ -251,7 +278,7 @@ std::optional<Steps> Finder::by_annotations() const {
   auto steps = at(std::move(begin), end, "annotations", 0.98);
   steps.kind = std::move(kinds);
   steps.before = before;
-  steps.ends_whole = steps_marked.back().ended;
+  steps.ends_whole = ended;
   return steps;
 }
 
@@ -590,6 +617,10 @@ void Finder::number_kinds(Steps& steps) const {
     number[order[place]] = static_cast<std::uint8_t>(place);
   }
   for (auto& kind : steps.kind) kind = number[kind];
+  steps.steps_of_kind.resize(order.size());
+  for (std::size_t step = 0; step < steps.kind.size(); ++step) {
+    steps.steps_of_kind[steps.kind[step]].push_back(static_cast<std::int64_t>(step));
+  }
 }
 
 Steps Finder::asked_for() const {
@@ -639,6 +670,15 @@ Steps Finder::find() {
 }
 
 }  // namespace
+
+std::int64_t Steps::last_phase() const {
+  // The last step of any other kind ends where it begins.
+  std::int64_t first = 0;
+  for (std::size_t of = 0; of < steps_of_kind.size(); ++of) {
+    if (of != kind.back()) first = std::max(first, steps_of_kind[of].back() + 1);
+  }
+  return first;
+}
 
 std::int64_t Steps::of(EventIndex event) const {
   return std::ranges::upper_bound(begin, event) - begin.begin() - 1;

@@ -28,6 +28,10 @@ struct Steps {
   std::int64_t count() const {
     return begin.empty() ? 0 : static_cast<std::int64_t>(begin.size()) - 1;
   }
+  // By kind, its steps, sorted.
+  std::vector<std::vector<std::int64_t>> steps_of_kind;
+  // The first of the steps at the end that are of one kind.
+  std::int64_t last_phase() const;
   // The whole step that the event is in; -1 before the first one, count() after the last one.
   std::int64_t of(EventIndex event) const;
 };

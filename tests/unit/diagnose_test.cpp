@@ -1219,6 +1219,100 @@ TEST(Diagnosis, of_an_expandable_segment_what_is_mapped_side_by_side_is_one_stre
   EXPECT_EQ(found.oom->largest_free, 3 * size);
 }
 
+// A queue on line 16 that throws the oldest out, of which the recording has the newest events only.
+Diagnosis of_full_queue(std::size_t entries, bool varying, bool leaks) {
+  Program program;
+  Training training(program);
+  std::vector<std::uint64_t> queue;
+  for (int step = 0; step < 60; ++step) {
+    training.step();
+    queue.push_back(program.alloc(Program::line(16), varying ? 1000 + step * 37 % 50 * 8 : 1000));
+    if (leaks) program.alloc(Program::line(18), 1000);
+    if (queue.size() <= 12) continue;
+    program.free(queue.front(), Program::line(17));
+    queue.erase(queue.begin());
+  }
+  program.keep_newest(entries);
+  return after(program);
+}
+
+TEST(Diagnosis, a_full_queue_that_was_filled_before_the_oldest_event_is_no_leak) {
+  const auto found = of_full_queue(190, false, false);
+  ASSERT_LE(found.steps.seen, 9) << "the queue holds more";
+  ASSERT_GE(found.steps.seen, 4);
+  EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+}
+
+TEST(Diagnosis, a_full_queue_of_varying_sizes_can_not_be_told_from_a_leak) {
+  const auto found = of_full_queue(190, true, false);
+  EXPECT_EQ(found.verdict, Verdict::undecided) << found.summary;
+  EXPECT_THAT(found.limits, Contains(HasSubstr("as in a full buffer")));
+}
+
+TEST(Diagnosis, a_leak_beside_a_full_queue_of_the_same_size_is_told) {
+  const auto found = of_full_queue(210, false, true);
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+}
+
+TEST(Diagnosis, a_training_that_follows_another_one_and_leaks_is_a_leak) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 20; ++step) training.step();
+  for (int step = 0; step < 15; ++step) {
+    const auto x = program.alloc(Program::line(40), 2048);
+    const auto y = program.alloc(Program::module(41), 4096);
+    const auto gradient = program.alloc({}, 8192);
+    program.alloc(Program::line(43), 768);
+    for (const auto tensor : {x, y, gradient}) program.free(tensor, Program::line(44));
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+  EXPECT_EQ(found.findings.front().site.line, 43);
+}
+
+TEST(Diagnosis, doubts_of_one_device_are_not_outweighed_by_another_one) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 20; ++step) training.step();
+  for (int step = 0; step < 10; ++step) {
+    training.evaluation_step();
+    program.alloc(Program::line(23), 768);
+  }
+  auto snapshot = program.dump();
+  ASSERT_EQ(diagnose(snapshot).verdict, Verdict::undecided);
+  snapshot.traces.push_back(snapshot.traces[0]);
+  // The same stacks but for those of the evaluation.
+  auto& trace = snapshot.traces[1];
+  trace.erase(trace.begin() + static_cast<std::ptrdiff_t>(trace.size() * 6 / 10), trace.end());
+  snapshot.segments.clear();
+  snapshot.blocks.clear();
+  EXPECT_EQ(diagnose(snapshot, {}).verdict, Verdict::undecided);
+}
+
+TEST(Diagnosis, a_device_without_a_trace_is_told_beside_one_that_has_one) {
+  auto snapshot = two_devices();
+  snapshot.traces[1].clear();
+  const auto found = diagnose(snapshot);
+  EXPECT_THAT(found.limits, Contains(HasSubstr("there is no trace of device 1")));
+}
+
+TEST(Diagnosis, marks_of_one_device_tell_the_steps_of_another) {
+  Program program({.frames = false});
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    program.mark("START", "## step " + std::to_string(step) + " ##");
+    training.step();
+    program.alloc({}, 640);
+    program.mark("END", "## step " + std::to_string(step) + " ##");
+  }
+  auto snapshot = program.dump();
+  snapshot.traces.insert(snapshot.traces.begin(), std::vector<TraceEvent>());
+  for (auto& segment : snapshot.segments) segment.device = 1;
+  const auto found = diagnose(snapshot);
+  EXPECT_EQ(found.steps.source, "annotations");
+  expect_leak(found, 0, 640, 0);
+}
+
 // ---------------------------------------------------------------- steps
 
 TEST(Diagnosis, marks_of_steps_among_the_annotations_are_taken) {
@@ -1278,6 +1372,43 @@ TEST(Diagnosis, marks_of_training_and_evaluation_are_steps_of_two_kinds) {
   EXPECT_EQ(found.steps.kinds, (std::vector<std::int64_t>{30, 18}));
 }
 
+TEST(Diagnosis, marks_of_the_parts_of_a_step_make_no_steps_of_their_own) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 20; ++step) {
+    const auto number = " " + std::to_string(step);
+    program.mark("START", "batch" + number);
+    program.alloc(Program::line(16), 1024);
+    training.step();
+    program.mark("END", "batch" + number);
+    program.mark("START", "optimizer_step" + number);
+    program.free(program.alloc(Program::line(18), 64), Program::line(18));
+    program.mark("END", "optimizer_step" + number);
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 1024, 0);
+  EXPECT_EQ(found.steps.count, 20);
+}
+
+TEST(Diagnosis, marks_of_epochs_around_marks_of_steps_are_none) {
+  Program program;
+  Training training(program);
+  for (int epoch = 0; epoch < 6; ++epoch) {
+    program.mark("START", "epoch " + std::to_string(epoch) + ": batches");
+    for (int step = 0; step < 5; ++step) {
+      const auto name = "## step " + std::to_string(epoch * 5 + step) + " ##";
+      program.mark("START", name);
+      training.step();
+      program.alloc(Program::line(16), 640);
+      program.mark("END", name);
+    }
+    program.mark("END", "epoch " + std::to_string(epoch) + ": batches");
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 640, 0);
+  EXPECT_EQ(found.steps.count, 30);
+}
+
 TEST(Diagnosis, of_marks_within_marks_the_outer_ones_are_steps) {
   Program program;
   Training training(program);
@@ -1320,6 +1451,40 @@ TEST(Diagnosis, a_loop_of_operations_in_a_step_with_a_backward_pass_goes_round_n
   const auto found = after(program);
   EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
   EXPECT_EQ(found.steps.count, 16);
+}
+
+TEST(Diagnosis, time_steps_of_a_recurrent_net_on_the_programs_own_lines_are_parts_of_a_step) {
+  Program program;
+  for (int step = 0; step < 24; ++step) {
+    const auto batch = program.alloc(Program::line(10), 8192);
+    std::vector<std::uint64_t> states;
+    for (int time = 0; time < 20; ++time) {
+      states.push_back(program.alloc(Program::module(12), 512));
+      states.push_back(program.alloc(Program::line(13), 512));
+    }
+    const auto loss = program.alloc(Program::line(15), 4);
+    for (int time = 0; time < 20; ++time) program.free(program.alloc({}, 512));
+    program.alloc(Program::line(17), 1000);
+    for (const auto state : states) program.free(state);
+    program.free(loss);
+    program.free(batch);
+  }
+  const auto found = after(program);
+  expect_leak(found, 17, 1000, 0);
+  EXPECT_EQ(found.steps.count, 24);
+}
+
+TEST(Diagnosis, buffers_made_before_the_training_are_no_steps) {
+  Program program;
+  for (int each = 0; each < 40; ++each) program.alloc(Program::line(5), 4096 + 4 * each);
+  Training training(program);
+  for (int step = 0; step < 24; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 1000);
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 1000, 0);
+  EXPECT_EQ(found.steps.count, 24);
 }
 
 TEST(Diagnosis, meters_read_every_tenth_step_are_no_steps_and_an_evaluation_is) {

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <random>
 #include <span>
 #include <vector>
 
@@ -32,7 +31,11 @@ Rate tried(std::span<const std::int64_t> series) {
 }
 
 TEST(GrowthRate, is_that_of_the_shortest_period_in_any_series) {
-  std::mt19937 random(7);
+  std::uint32_t state = 7;
+  // The same in each run: the multiplicative generator of Lewis, Goodman and Miller, 1969.
+  const auto random = [&] {
+    return state = static_cast<std::uint32_t>(state * 16807ULL % 2147483647);
+  };
   const auto below = [&](std::uint32_t limit) {
     return static_cast<std::int64_t>(random() % limit);
   };

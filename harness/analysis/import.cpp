@@ -185,7 +185,10 @@ void leave_out(std::vector<Item> items, const Holds& holds) {
 
 class Reducer {
  public:
-  Reducer(const History& history, const Diagnosis& diagnosis) : history_(history) {
+  using Progress = std::function<void(const ImportProgress&)>;
+
+  Reducer(const History& history, const Diagnosis& diagnosis, const Progress& progress)
+      : history_(history), progress_(progress) {
     selection_.steps.assign(history.boundaries.size() - 1, true);
     period_ = static_cast<std::size_t>(std::max<std::int64_t>(1, diagnosis.period));
     for (const auto& event : history.events) {
@@ -208,12 +211,17 @@ class Reducer {
     return gist_of(diagnose(to_snapshot(select(history_, selection))));
   }
   bool take(Selection fewer) {
+    if (progress_) {
+      const auto steps = std::ranges::count(selection_.steps, true);
+      progress_({tried_++, selection_.stacks.size(), static_cast<std::size_t>(steps)});
+    }
     if (gist(fewer) != wanted_) return false;
     selection_ = std::move(fewer);
     return true;
   }
 
-  // A leaking line that has one stack needs it; there may be very many of them to try.
+  // Each stack of a leaking line that leaves something behind adds to its bytes, and a line that
+  // has one stack has no other; there may be very many of them to try.
   void find_needed(const Diagnosis& diagnosis) {
     if (diagnosis.verdict != Verdict::leak) return;
     std::map<History::Frame, std::vector<std::uint32_t>> stacks;  // by line that leaks
@@ -228,9 +236,33 @@ class Reducer {
         }
       }
     }
+    const auto leaving = leaving_stacks();
     for (const auto& [line, its] : stacks) {
-      if (its.size() == 1) needed_.insert(its.front());
+      for (const auto stack : its) {
+        if (its.size() == 1 || leaving[stack]) needed_.insert(stack);
+      }
     }
+  }
+
+  // Stacks of what was allocated half-way and never freed. What fills once does so before, and what
+  // the last steps hold may be freed in the next.
+  std::vector<bool> leaving_stacks() const {
+    const auto& boundaries = history_.boundaries;
+    const auto steps = boundaries.size() - 1;
+    const auto from = boundaries[steps / 4];
+    const auto to = boundaries[steps - steps / 4];
+    std::map<std::uint32_t, std::uint32_t> live;  // stacks by allocation
+    for (auto at = from; at < history_.events.size(); ++at) {
+      const auto& event = history_.events[at];
+      if (!event.alloc) {
+        live.erase(event.allocation);
+      } else if (at < to) {
+        live[event.allocation] = event.stack;
+      }
+    }
+    std::vector<bool> leaving(history_.stacks.size(), false);
+    for (const auto& [allocation, stack] : live) leaving[stack] = true;
+    return leaving;
   }
 
   // What the steps that a pattern repeats do; nothing where they do not repeat.
@@ -284,6 +316,8 @@ class Reducer {
   }
 
   const History& history_;
+  const Progress& progress_;
+  std::size_t tried_ = 0;
   Gist wanted_;
   Selection selection_;
   std::set<std::uint32_t> needed_;  // stacks
@@ -462,7 +496,8 @@ FileLevels file_levels(const Snapshot& snapshot, std::size_t device,
   return file;
 }
 
-Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& options) {
+Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& options,
+                         const std::function<void(const ImportProgress&)>& progress) {
   Imported imported;
   imported.diagnosis = diagnose(snapshot, options);
   // Of several devices the one that leaks most.
@@ -480,7 +515,7 @@ Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& option
   auto history = history_of(snapshot, static_cast<std::size_t>(diagnosis.device), options);
   if (history.has_rest) history.boundaries.pop_back();
   imported.allocations = std::ranges::count(history.events, true, &History::Event::alloc);
-  const auto reduced = Reducer(history, diagnosis).reduced();
+  const auto reduced = Reducer(history, diagnosis, progress).reduced();
 
   std::vector<bool> leaking(reduced.stacks.size(), false);
   for (std::size_t stack = 0; stack < reduced.stacks.size(); ++stack) {

@@ -16,7 +16,7 @@
 #include "leaklab/import.h"
 #include "leaklab/taxonomy.h"
 #include "options.h"
-#include "report/diagnose_text.h"
+#include "report/progress.h"
 
 namespace leaklab {
 namespace {
@@ -296,7 +296,13 @@ Exit run(const Options& options) {
     text = fmt::format("{} levels: {}\n", levels.size(), growth_text(pattern));
     document["levels"] = levels.size();
   } else {
-    const auto imported = import_snapshot(read_input(options.file), options.steps.asked());
+    Progress progress;
+    const auto imported =
+        import_snapshot(read_input(options.file), options.steps.asked(), [&](const auto& now) {
+          progress.show(fmt::format("[{} tried] {} steps and {} call stacks left", now.tried,
+                                    now.steps, now.stacks));
+        });
+    progress.clear();
     pattern = imported.pattern;
     told = told_of(imported.diagnosis, pattern, options.taxonomy);
     text = fmt::format("{}\nkept {} of {} allocations, {} of {} steps{}\n",

@@ -15,6 +15,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  void show(const std::string& text);
   void show(std::size_t done, std::size_t all, const std::string& running);
   void clear();
 

@@ -1,13 +1,18 @@
 // leaklab diagnose and leaklab diff, on stored snapshots.
 #include <gmock/gmock.h>
 
+#include <sstream>
+
+#include "../unit/made_snapshot.h"
 #include "program.h"
 
 namespace leaklab {
 namespace {
 
 using testing::AllOf;
+using testing::Gt;
 using testing::HasSubstr;
+using testing::Le;
 using testing::StartsWith;
 
 TEST_F(Program, diagnose_tells_a_leak_by_its_exit_code_and_its_first_lines) {
@@ -114,6 +119,56 @@ TEST_F(Program, diff_warns_of_two_files_that_are_not_comparable) {
   EXPECT_THAT(warnings("d09_two_leaks", "d05_oom_leak"), HasSubstr("no line of code in common"));
   EXPECT_THAT(warnings("d09_two_leaks", "d16_no_frames_leak"),
               HasSubstr("record both with frames"));
+}
+
+TEST_F(Program, diff_warns_of_two_devices_and_of_files_in_the_wrong_order) {
+  made::Program program;
+  program.alloc(made::Program::line(3), 4096);
+  const auto written = [&](const char* name, std::int32_t device, std::int64_t second) {
+    auto snapshot = program.dump();
+    snapshot.segments[0].device = device;
+    snapshot.traces[0].back().time_us = second * 1'000'000;
+    write_snapshot(snapshot, folder_ / name);
+  };
+  constexpr std::int64_t now = 1'700'000'000;
+  written("early.pickle", 0, now);
+  written("late.pickle", 0, now + 1);
+  written("other.pickle", 1, now + 1);
+  written("no_clock.pickle", 0, 1);
+  EXPECT_EQ(leaklab("diff early.pickle late.pickle").err, "");
+  EXPECT_EQ(leaklab("diff late.pickle no_clock.pickle").err, "");
+  const auto turned = leaklab("diff late.pickle early.pickle --json -");
+  EXPECT_EQ(turned.code, 0);
+  EXPECT_EQ(turned.err,
+            "leaklab: the recording in early.pickle ends before that in late.pickle: give the "
+            "older file first\n");
+  EXPECT_EQ(nlohmann::json::parse(turned.out)["warnings"].size(), 1U);
+  EXPECT_EQ(leaklab("diff early.pickle other.pickle").err,
+            "leaklab: what lives in early.pickle is on device 0 and what lives in other.pickle on "
+            "device 1: compare two snapshots of one device\n");
+}
+
+TEST_F(Program, diagnose_fills_the_width_of_the_terminal_and_100_columns_of_a_log) {
+  const auto widest = [](const std::string& text) {
+    std::istringstream lines(text);
+    std::size_t width = 0;
+    std::string line;
+    // The sentence after the verdict.
+    for (std::getline(lines, line); std::getline(lines, line);) {
+      if (line.ends_with('\r')) line.pop_back();
+      if (line.empty()) break;
+      width = std::max(width, line.size());
+    }
+    return width;
+  };
+  const auto call = LEAKLAB_PROGRAM " diagnose " + stored("d09_two_leaks");
+  const std::string plain = "env -u COLUMNS NO_COLOR=1 LC_ALL=C ";
+  EXPECT_THAT(widest(shell("COLUMNS=60 " + call).out), AllOf(Gt(80U), Le(100U)));
+  EXPECT_THAT(widest(on_terminal(plain + call, 60)), AllOf(Gt(40U), Le(60U)));
+  EXPECT_THAT(widest(on_terminal(plain + call, 200)), AllOf(Gt(140U), Le(200U)));
+  EXPECT_THAT(widest(on_terminal("COLUMNS=70 " + call, 200)), AllOf(Gt(50U), Le(70U)));
+  EXPECT_THAT(widest(on_terminal(plain + call)), AllOf(Gt(80U), Le(100U)))
+      << "a terminal that does not tell its width";
 }
 
 TEST_F(Program, no_output_replaces_a_file_that_the_call_reads) {

@@ -72,6 +72,15 @@ TEST_F(Program, import_writes_the_patterns_that_are_stored) {
   }
 }
 
+TEST_F(Program, import_tells_a_terminal_how_far_it_is_and_a_log_nothing) {
+  const auto call = "import " + stored("d09_two_leaks") + " --dir " + folder_.string() + " --id ";
+  EXPECT_EQ(leaklab(call + "quiet").err, "");
+  const auto told = on_terminal(LEAKLAB_PROGRAM " " + call + "told");
+  EXPECT_THAT(told, HasSubstr("[0 tried] 30 steps and "));
+  // Nothing of it is left where the result stands.
+  EXPECT_THAT(told, HasSubstr(" left\r\x1b[KLeak of 25429.333 B a step"));
+}
+
 TEST_F(Program, import_overwrites_nothing) {
   const auto call = "import " + stored("d09_two_leaks") + " --id two --dir .";
   EXPECT_EQ(leaklab(call).code, 0);
@@ -92,7 +101,6 @@ TEST_F(Program, import_of_a_file_that_can_not_tell_writes_nothing) {
               HasSubstr("Two"));
 }
 
-// A snapshot is not to be trusted: the names in it must not become code.
 TEST_F(Program, import_that_can_not_write_all_it_is_asked_for_writes_nothing) {
   write_file(folder_ / "made.txt", "");
   const auto call = "import " + stored("d09_two_leaks") + " --dir . --id made --json ";
@@ -108,6 +116,7 @@ TEST_F(Program, import_that_can_not_write_all_it_is_asked_for_writes_nothing) {
   EXPECT_EQ(shell("ls made* told.json").out, "made.cpp\nmade.pattern\nmade.txt\ntold.json\n");
 }
 
+// A snapshot is not to be trusted: the names in it must not become code.
 TEST_F(Program, import_keeps_the_names_in_a_file_out_of_the_code) {
   auto pickle = read_file(stored("d09_two_leaks"));
   for (std::size_t at = 0; (at = pickle.find("d09.py", at)) != std::string::npos; at += 6) {

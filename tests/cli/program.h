@@ -2,9 +2,11 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -17,6 +19,26 @@ namespace leaklab {
 // A recorded snapshot of tests/data.
 inline std::string stored(const std::string& name) {
   return LEAKLAB_SOURCE_DIR "/tests/data/snapshots/" + name + ".pickle";
+}
+
+// What a command prints on a terminal.
+inline std::string on_terminal(const std::string& command, unsigned short columns = 0) {
+  int terminal = -1;
+  const winsize size = {24, columns, 0, 0};
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
+  if (child == 0) {
+    ::setenv("TERM", "xterm", 1);
+    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    ::_exit(127);
+  }
+  std::string text;
+  std::array<char, 4096> buffer;
+  for (ssize_t got = 0; (got = ::read(terminal, buffer.data(), buffer.size())) > 0;) {
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  ::close(terminal);
+  ::waitpid(child, nullptr, 0);
+  return text;
 }
 
 struct Ran {

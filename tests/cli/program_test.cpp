@@ -2,9 +2,7 @@
 #include "program.h"
 
 #include <gmock/gmock.h>
-#include <pty.h>
 
-#include <array>
 #include <sstream>
 
 namespace leaklab {
@@ -15,26 +13,6 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
-
-// What a command prints on a terminal.
-std::string on_terminal(const std::string& command, unsigned short columns = 0) {
-  int terminal = -1;
-  const winsize size = {24, columns, 0, 0};
-  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
-  if (child == 0) {
-    ::setenv("TERM", "xterm", 1);
-    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    ::_exit(127);
-  }
-  std::string text;
-  std::array<char, 4096> buffer;
-  for (ssize_t got = 0; (got = ::read(terminal, buffer.data(), buffer.size())) > 0;) {
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-  }
-  ::close(terminal);
-  ::waitpid(child, nullptr, 0);
-  return text;
-}
 
 TEST_F(Program, tells_its_version) {
   const auto ran = leaklab("--version");

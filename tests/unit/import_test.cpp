@@ -117,6 +117,42 @@ TEST(Import, of_several_devices_the_worst_is_imported_and_told) {
   EXPECT_THAT(imported.diagnosis.summary, testing::HasSubstr("6400 B a step"));
 }
 
+TEST(Import, hundreds_of_lines_that_leak_are_not_tried_one_by_one) {
+  constexpr std::size_t lines = 200;
+  Program program;
+  for (int step = 0; step < 16; ++step) {
+    const auto batch = program.alloc(Program::line(10), 4096);
+    for (std::size_t line = 0; line < lines; ++line) {
+      // Each by way of two calls, of which neither can be left out.
+      program.alloc(Program::called("keep", 1000 + line, 11), 512);
+      program.alloc(Program::called("keep", 1000 + line, 12), 512);
+    }
+    program.free(batch, Program::line(13));
+  }
+  ImportProgress last;
+  const auto imported = import_snapshot(program.dump(), {}, [&](const auto& now) { last = now; });
+  ASSERT_EQ(imported.diagnosis.findings.size(), lines);
+  EXPECT_EQ(imported.pattern.growth().per_period("requested"), lines * 2 * 512);
+  EXPECT_GT(last.tried, 0U);
+  EXPECT_LT(last.tried, 50U);
+}
+
+TEST(Import, a_line_that_leaks_loses_what_it_calls_and_does_not_leak) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 24; ++step) {
+    program.free(program.alloc(Program::called("make", 50, 16), 1280), Program::line(16));
+    training.step();
+    program.alloc(Program::line(16), 640);
+  }
+  const auto imported = import_snapshot(program.dump());
+  ASSERT_EQ(imported.diagnosis.verdict, Verdict::leak) << imported.diagnosis.summary;
+  EXPECT_EQ(imported.pattern.growth().per_period("requested"), 640);
+  for (const auto& step : imported.pattern.steps) {
+    for (const auto& op : step) EXPECT_NE(op.bytes, 1280);
+  }
+}
+
 TEST(Import, a_loop_that_does_not_leak_becomes_a_pattern_that_does_not_grow) {
   Program program;
   Training training(program);

@@ -1,7 +1,9 @@
 // From a user's report to a scenario: the smallest pattern of allocations that shows the same.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +39,13 @@ struct FileLevels {
 FileLevels file_levels(const Snapshot& snapshot, std::size_t device,
                        const DiagnoseOptions& options);
 
+// How far a reduction is: told before each diagnosis of what may be enough.
+struct ImportProgress {
+  std::size_t tried = 0;   // diagnoses so far
+  std::size_t stacks = 0;  // that still allocate
+  std::size_t steps = 0;   // that are still kept
+};
+
 // Leaves out lines of the program and whole periods of steps, for as long as the diagnosis stays
 // the same: the verdict, of a leak its lines, classes and bytes per step, else what seemed to leak
 // and how many bytes it held; and as long as the last period, which the pattern repeats, does what
@@ -44,7 +53,8 @@ FileLevels file_levels(const Snapshot& snapshot, std::size_t device,
 // input", 2002. A leak without a period keeps all of its steps. The pattern grows by the bytes per
 // step of the diagnosis. Throws Error with Exit::undecided for a snapshot whose diagnosis is
 // undecided.
-Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& options = {});
+Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& options = {},
+                         const std::function<void(const ImportProgress&)>& progress = {});
 
 // A pattern with the growth of a series, one level in bytes a step. Throws UsageError for a series
 // that no rule of signature.h gives a period.

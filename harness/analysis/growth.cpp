@@ -47,10 +47,11 @@ struct SizeUse {
   std::uint32_t group = HashIndex::none;
 };
 
-void add(std::vector<Left>& series, std::int64_t step, std::int64_t bytes) {
-  if (series.empty() || series.back().step != step) series.push_back({step, 0, 0});
-  series.back().bytes += bytes;
-  ++series.back().count;
+// To the last step of the series, or as a later one.
+void add(std::vector<Left>& series, const Left& left) {
+  if (series.empty() || series.back().step != left.step) series.push_back({left.step, 0, 0});
+  series.back().bytes += left.bytes;
+  series.back().count += left.count;
 }
 
 // Which group each allocation belongs to.
@@ -84,8 +85,8 @@ class Grouping {
     group.last_size = event.size;
     group.last_left = born;
     group.pool = event.pool;
-    add(group.left, step, event.size);
-    add(group.held, step, event.size);
+    add(group.left, {step, event.size, 1});
+    add(group.held, {step, event.size, 1});
   }
   // Of that size, so many were born before the trace and freed in whole steps, the last of them in
   // that one: where these are about as many as are left, they tell how long such things live.
@@ -340,7 +341,7 @@ std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& li
     const auto freed = steps.of(allocation.freed);
     ++group.freed;
     group.longest_life = std::max(group.longest_life, freed - born);
-    if (freed > born) add(group.held, born, event.size);
+    if (freed > born) add(group.held, {born, event.size, 1});
   }
   struct FreedBefore {
     std::int64_t count = 0;
@@ -456,11 +457,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
 std::vector<Left> summed(std::vector<Left> parts) {
   std::ranges::stable_sort(parts, {}, &Left::step);
   std::vector<Left> sums;
-  for (const auto& each : parts) {
-    if (sums.empty() || sums.back().step != each.step) sums.push_back({each.step, 0, 0});
-    sums.back().bytes += each.bytes;
-    sums.back().count += each.count;
-  }
+  for (const auto& each : parts) add(sums, each);
   return sums;
 }
 

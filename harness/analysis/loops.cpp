@@ -109,6 +109,11 @@ class Search {
     const auto callee = sites_.stack(trace_[tokens_[token].event].stack).callee;
     return callee == no_frame || (sites_.frame(callee).framework && !sites_.frame(callee).layer);
   }
+  // Whether the iteration from one place to the next frees any of what it allocates.
+  bool frees_something(const Sequence& sequence, std::uint32_t from, std::uint32_t to) const {
+    return std::any_of(sequence.begin() + from, sequence.begin() + to,
+                       [&](std::uint32_t token) { return freed_within(token, sequence[to]); });
+  }
   // Whether most of what iterations allocate is freed before the next but one begins.
   bool frees_most(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   // Whether most iterations call a module of the model.
@@ -599,7 +604,6 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
     std::size_t in_a_row = 0;
     std::size_t most_in_a_row = 0;
     std::uint32_t last_part = HashIndex::none;
-    std::ptrdiff_t last_place = 0;
     std::size_t freeing = 0;
     for (const auto token : each.anchors) {
       const auto place = std::ranges::lower_bound(beyond, token) - beyond.begin();
@@ -608,15 +612,11 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
       in_a_row = part == last_part ? in_a_row + 1 : 1;
       most_in_a_row = std::max(most_in_a_row, in_a_row);
       if (part == last_part) {
-        lengths.push_back(static_cast<std::uint32_t>(place - last_place));
-        bool frees = false;
-        for (auto q = last_place; q < place && !frees; ++q) {
-          frees = freed_within(beyond[static_cast<std::size_t>(q)], token);
-        }
-        freeing += frees ? 1 : 0;
+        const auto last_place = places[places.size() - 2];
+        lengths.push_back(places.back() - last_place);
+        freeing += frees_something(beyond, last_place, places.back()) ? 1 : 0;
       }
       last_part = part;
-      last_place = place;
     }
     if (lengths.empty() || freeing * 2 < lengths.size()) continue;
     // Where steps run a model, what runs none in them is a part: meters that are read, a log.
@@ -642,11 +642,7 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
     if (runs_model && !calls_modules(before, places)) continue;
     std::size_t freeing = 0;
     for (std::size_t visit = 1; visit < places.size(); ++visit) {
-      bool frees = false;
-      for (auto q = places[visit - 1]; q < places[visit] && !frees; ++q) {
-        frees = freed_within(before[q], before[places[visit]]);
-      }
-      freeing += frees ? 1 : 0;
+      freeing += frees_something(before, places[visit - 1], places[visit]) ? 1 : 0;
     }
     if (freeing * 2 < places.size() - 1) continue;
     loops.push_back(std::move(each));

@@ -1087,7 +1087,7 @@ TEST(Diagnosis, a_program_in_a_folder_named_like_a_library_is_the_users) {
 
 TEST(Diagnosis, frames_of_installed_packages_and_of_the_standard_library_are_no_lines_of_the_user) {
   for (const std::string file :
-       {"/opt/pytorch/pytorch/torch/optim/optimizer.py", "/usr/lib/python3.11/contextlib.py",
+       {"/home/me/pytorch/torch/optim/optimizer.py", "/usr/lib/python3.11/contextlib.py",
         "C:\\Python311\\Lib\\contextlib.py", "C:\\Users\\me\\anaconda3\\lib\\contextlib.py",
         "/home/me/.venv/lib/python3.12/site-packages/somelib/wrap.py"}) {
     const auto wrapped = [&](std::uint64_t number) {

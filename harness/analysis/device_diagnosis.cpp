@@ -547,8 +547,8 @@ void DeviceDiagnosis::decide() {
   } else if (!result.findings.empty() && goes_round_layers()) {
     drop(fmt::format(
         "the {} iterations seen may be layers of the model, which are as many or more: one "
-        "forward pass looks like that; {}",
-        seen, longer));
+        "forward pass looks like that. Where they are steps, say --steps {}",
+        seen, seen));
   } else if (!result.findings.empty() && is_made_up_for()) {
     drop(
         fmt::format("{} keeps what it allocates, and as much is freed of what was there before the "

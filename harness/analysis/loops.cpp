@@ -13,7 +13,8 @@
 // comes. A line that goes round by itself counts only in a program that does little else.
 //
 // What goes round most may be a part of a step, and a line that is visited less may go round the
-// steps. What has a backward pass of its own is a step. Else the line further out goes round steps
+// steps. What has a backward pass of its own is a step, unless the line further out has another one
+// besides, as where an attack is searched for in each step. Else the line further out goes round steps
 // if it has a backward pass and the other one has none, if its rounds differ in length as requests
 // and episodes do, or, in a program without backward passes, if it stands before all that its
 // rounds do: a request that sets something up and then makes its tokens.
@@ -89,6 +90,10 @@ class Search {
     for (std::size_t at = 0; at < tokens_.size(); ++at) {
       others_before_[at + 1] = others_before_[at] + (tokens_[at].symbol == 0 ? 1 : 0);
     }
+    if (others_before_.back() > 0) {
+      set_up_ = static_cast<std::size_t>(std::ranges::upper_bound(others_before_, 0U) -
+                                         others_before_.begin() - 1);
+    }
     scratch_.resize(all_.contents + 1);
   }
 
@@ -121,6 +126,8 @@ class Search {
   bool is_one_line(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   bool stands_before(const Sequence& sequence, const Candidate& outer,
                      const Candidate& inner) const;
+  bool has_backward_besides(const Sequence& sequence, const Candidate& outer,
+                            const Candidate& inner) const;
   bool is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner,
                 bool above, bool others_matter) const;
   std::size_t least_calls() const;
@@ -146,6 +153,7 @@ class Search {
   const std::vector<Symbol>& symbols_;
   std::size_t least_calls_ = 3;
   std::vector<std::uint32_t> others_before_;  // tokens without symbol before each token
+  std::size_t set_up_ = 0;                    // tokens before the first such token
   // By content, how often in one stretch and in the next; all 0 between uses.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> scratch_;
   std::vector<std::int64_t> levels_;  // bytes before each event, of what is freed in the trace
@@ -410,6 +418,29 @@ bool Search::stands_before(const Sequence& sequence, const Candidate& outer,
   return after;
 }
 
+// Whether most rounds of `outer` have a backward pass besides those of the rounds of `inner`.
+bool Search::has_backward_besides(const Sequence& sequence, const Candidate& outer,
+                                  const Candidate& inner) const {
+  const auto others = [&](std::uint32_t from, std::uint32_t to) {
+    return others_before_[sequence[to]] - others_before_[sequence[from]];
+  };
+  std::size_t with = 0;
+  auto from = inner.at.begin();
+  for (std::size_t visit = 1; visit < outer.at.size(); ++visit) {
+    from = std::lower_bound(from, inner.at.end(), outer.at[visit - 1]);
+    const auto to = std::lower_bound(from, inner.at.end(), outer.at[visit]);
+    if (to - from < 2) continue;
+    std::uint32_t most = 0;
+    for (auto round = from + 1; round < to; ++round) {
+      most = std::max(most, others(round[-1], round[0]));
+    }
+    // What the last round does is in it as well.
+    const auto besides = others(outer.at[visit - 1], *from) + others(to[-1], outer.at[visit]);
+    with += besides * 2 >= most * 3 ? 1 : 0;
+  }
+  return with * 10 >= (outer.at.size() - 1) * 9;
+}
+
 // Whether `outer` goes round steps of which `inner` goes round parts: layers, tokens of a request,
 // steps of an episode. `above`: it stands in a function further out.
 bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner,
@@ -433,8 +464,10 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   const auto fewest = rounds[rounds.size() / 10];
   const auto median = rounds[rounds.size() / 2];
   const auto usual = std::ranges::count(rounds, median);
-  // What has a backward pass of its own is a step, whatever goes round it.
-  if (others_matter && with_others(sequence, inner.at) > 0.9) return false;
+  // What has a backward pass of its own is a step, but for the search of an attack in it.
+  if (others_matter && with_others(sequence, inner.at) > 0.9) {
+    return above && median >= 2 && has_backward_besides(sequence, outer, inner);
+  }
   // Epochs are equally long or few, requests and episodes are not. A line that only some steps run
   // is followed by the next step often.
   constexpr std::size_t many = 10;
@@ -461,7 +494,7 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
   std::vector<Candidate> good;
   const bool asked = wish_.count != 0 || !wish_.stacks.empty();
   const auto others = others_before_.back();
-  const bool others_matter = depth == 0 && others * 10 > tokens_.size();
+  const bool others_matter = depth == 0 && others * 10 > tokens_.size() - set_up_;
   for (std::size_t tried = 0; tried < all.size() && tried < most_tried; ++tried) {
     auto& candidate = all[tried];
     const auto least = good.empty() ? 0 : good.front().explained * (good.front().one_line ? 1 : 6);
@@ -476,7 +509,7 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     const auto first = sequence[candidate.at.front()];
     const auto last = sequence[candidate.at.back()];
     if (others_matter) {
-      // Layers, all before the one backward pass. What replays a graph comes after the passes that
+      // Layers or a data set, all before the one backward pass. What replays a graph comes after the passes that
       // it was captured from, and frees most of what it allocates.
       if (others_before_[first] == others_before_[last] &&
           (others_before_[first] < others || !frees_most(sequence, candidate.at))) {
@@ -768,8 +801,11 @@ LoopsFound Search::found() {
     latest = std::max<std::size_t>(
         latest, loop.anchors.back() + loop.anchors.back() - loop.anchors[loop.anchors.size() - 2]);
   }
-  result.covered = static_cast<double>(std::min(latest, tokens_.size()) - earliest) /
-                   static_cast<double>(tokens_.size());
+  // Set-up may be larger than all steps.
+  const auto set_up = latest > set_up_ ? set_up_ : 0;
+  result.covered =
+      static_cast<double>(std::min(latest, tokens_.size()) - std::max(earliest, set_up)) /
+      static_cast<double>(tokens_.size() - set_up);
   result.alike = loops.front().alike;
   // A few iterations before all others are preparation: warming up for a capture, say.
   std::ranges::sort(loops, {}, [](const FoundLoop& loop) { return loop.anchors.front(); });

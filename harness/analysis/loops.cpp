@@ -14,10 +14,10 @@
 //
 // What goes round most may be a part of a step, and a line that is visited less may go round the
 // steps. What has a backward pass of its own is a step, unless the line further out has another one
-// besides, as where an attack is searched for in each step. Else the line further out goes round steps
-// if it has a backward pass and the other one has none, if its rounds differ in length as requests
-// and episodes do, or, in a program without backward passes, if it stands before all that its
-// rounds do: a request that sets something up and then makes its tokens.
+// besides, as where an attack is searched for in each step. Else the line further out goes round
+// steps if it has a backward pass and the other one has none, if its rounds differ in length as
+// requests and episodes do, or, in a program without backward passes, if it stands before all that
+// its rounds do: a request that sets something up and then makes its tokens.
 //
 // Where the iterations of a loop are now and then much longer than usual, or something is left
 // after its last one, what they hold beyond the usual is searched in the same way: evaluation
@@ -424,6 +424,11 @@ bool Search::has_backward_besides(const Sequence& sequence, const Candidate& out
   const auto others = [&](std::uint32_t from, std::uint32_t to) {
     return others_before_[sequence[to]] - others_before_[sequence[from]];
   };
+  const auto line = [&](std::uint32_t token) { return sites_.last_frame(path(token)); };
+  const auto optimizes = [&](std::uint32_t token) {
+    return sites_.stack(trace_[tokens_[token].event].stack).optimizer;
+  };
+  const auto first = sequence[inner.at.front()];
   std::size_t with = 0;
   auto from = inner.at.begin();
   for (std::size_t visit = 1; visit < outer.at.size(); ++visit) {
@@ -436,7 +441,12 @@ bool Search::has_backward_besides(const Sequence& sequence, const Candidate& out
     }
     // What the last round does is in it as well.
     const auto besides = others(outer.at[visit - 1], *from) + others(to[-1], outer.at[visit]);
-    with += besides * 2 >= most * 3 ? 1 : 0;
+    // An optimizer may call the last of the rounds whose gradients are added up.
+    const bool called = std::any_of(
+        sequence.begin() + to[-1], sequence.begin() + outer.at[visit], [&](std::uint32_t token) {
+          return !optimizes(first) && optimizes(token) && line(token) == line(first);
+        });
+    with += besides * 2 >= most * 3 && !called ? 1 : 0;
   }
   return with * 10 >= (outer.at.size() - 1) * 9;
 }
@@ -509,8 +519,8 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     const auto first = sequence[candidate.at.front()];
     const auto last = sequence[candidate.at.back()];
     if (others_matter) {
-      // Layers or a data set, all before the one backward pass. What replays a graph comes after the passes that
-      // it was captured from, and frees most of what it allocates.
+      // Layers or a data set, all before the one backward pass. What replays a graph comes after
+      // the passes that it was captured from, and frees most of what it allocates.
       if (others_before_[first] == others_before_[last] &&
           (others_before_[first] < others || !frees_most(sequence, candidate.at))) {
         continue;

@@ -424,29 +424,21 @@ bool Search::has_backward_besides(const Sequence& sequence, const Candidate& out
   const auto others = [&](std::uint32_t from, std::uint32_t to) {
     return others_before_[sequence[to]] - others_before_[sequence[from]];
   };
-  const auto line = [&](std::uint32_t token) { return sites_.last_frame(path(token)); };
-  const auto optimizes = [&](std::uint32_t token) {
-    return sites_.stack(trace_[tokens_[token].event].stack).optimizer;
-  };
-  const auto first = sequence[inner.at.front()];
   std::size_t with = 0;
   auto from = inner.at.begin();
   for (std::size_t visit = 1; visit < outer.at.size(); ++visit) {
-    from = std::lower_bound(from, inner.at.end(), outer.at[visit - 1]);
-    const auto to = std::lower_bound(from, inner.at.end(), outer.at[visit]);
+    const auto begin = outer.at[visit - 1];
+    const auto end = outer.at[visit];
+    from = std::lower_bound(from, inner.at.end(), begin);
+    const auto to = std::lower_bound(from, inner.at.end(), end);
     if (to - from < 2) continue;
     std::uint32_t most = 0;
     for (auto round = from + 1; round < to; ++round) {
       most = std::max(most, others(round[-1], round[0]));
     }
     // What the last round does is in it as well.
-    const auto besides = others(outer.at[visit - 1], *from) + others(to[-1], outer.at[visit]);
-    // An optimizer may call the last of the rounds whose gradients are added up.
-    const bool called = std::any_of(
-        sequence.begin() + to[-1], sequence.begin() + outer.at[visit], [&](std::uint32_t token) {
-          return !optimizes(first) && optimizes(token) && line(token) == line(first);
-        });
-    with += besides * 2 >= most * 3 && !called ? 1 : 0;
+    const auto besides = others(begin, *from) + others(to[-1], end);
+    with += besides * 2 >= most * 3 ? 1 : 0;
   }
   return with * 10 >= (outer.at.size() - 1) * 9;
 }
@@ -474,6 +466,8 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   const auto fewest = rounds[rounds.size() / 10];
   const auto median = rounds[rounds.size() / 2];
   const auto usual = std::ranges::count(rounds, median);
+  // What most rounds do once, and some again: a step that failed is done in pieces.
+  if (above && fewest == 1 && median == 1 && stands_before(sequence, outer, inner)) return true;
   // What has a backward pass of its own is a step, but for the search of an attack in it.
   if (others_matter && with_others(sequence, inner.at) > 0.9) {
     return above && median >= 2 && has_backward_besides(sequence, outer, inner);

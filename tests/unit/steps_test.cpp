@@ -1,0 +1,152 @@
+// Which of the loops that lie within each other goes round steps.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "leaklab/diagnosis.h"
+#include "made_snapshot.h"
+
+namespace leaklab {
+namespace {
+
+using made::MadeStack;
+using made::Program;
+using made::Training;
+using testing::HasSubstr;
+
+// Frames between a line of the program and what calls it, innermost first.
+MadeStack within(const MadeStack& inner, MadeStack outer) {
+  outer.insert(outer.begin(), inner.begin(), inner.end());
+  return outer;
+}
+
+const std::string optim = "/usr/lib/python3.11/site-packages/torch/optim/";
+
+void expect_steps(Program& program, std::int64_t steps, std::int64_t leaking_line) {
+  const auto found = diagnose(program.dump(), {});
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+  EXPECT_EQ(found.steps.count, steps);
+  ASSERT_EQ(found.findings.size(), 1U);
+  EXPECT_EQ(found.findings.front().site.line, leaking_line);
+}
+
+TEST(Steps, a_data_set_put_on_the_device_is_set_up_though_it_is_larger_than_all_steps) {
+  Program program;
+  for (int sample = 0; sample < 1000; ++sample) {
+    program.alloc(Program::line(5), 4096);
+    program.alloc(Program::line(6), 8);
+  }
+  Training training(program);
+  for (int step = 0; step < 24; ++step) {
+    training.step();
+    program.alloc(Program::line(16), 1000);
+  }
+  expect_steps(program, 24, 16);
+}
+
+TEST(Steps, a_training_in_a_constructor_has_steps_and_the_building_of_a_model_has_none) {
+  const auto in_constructor = [](std::uint64_t line) {
+    return MadeStack{{"/home/me/train.py", "__init__", line},
+                     {"/home/me/train.py", "<module>", 90}};
+  };
+  for (const bool trains : {false, true}) {
+    Program program;
+    for (int step = 0; step < 24; ++step) {
+      const auto x = program.alloc(in_constructor(10), 4096);
+      const auto out = program.alloc(Program::module(in_constructor(11)), 4096);
+      if (trains) {
+        const auto gradient = program.alloc({}, 65536);
+        const auto scratch = program.alloc(
+            within({{optim + "adam.py", "step", 230}, {optim + "optimizer.py", "wrapper", 484}},
+                   in_constructor(14)),
+            65536);
+        program.free(scratch);
+        program.free(gradient, in_constructor(15));
+      }
+      program.free(out, in_constructor(15));
+      program.free(x, in_constructor(15));
+      program.alloc(in_constructor(16), 1000);
+    }
+    if (trains) {
+      expect_steps(program, 24, 16);
+    } else {
+      EXPECT_EQ(diagnose(program.dump(), {}).verdict, Verdict::undecided);
+    }
+  }
+}
+
+// Rounds with a backward pass each, in a function that a line of the step calls.
+void search_attack(Program& program, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    const auto out = program.alloc(Program::module(Program::called("attack", 52, 11)), 4096);
+    const auto gradient = program.alloc({}, 4096);
+    program.free(out);
+    program.free(program.alloc(Program::called("attack", 55, 11), 4096),
+                 Program::called("attack", 56, 11));
+    program.free(gradient, Program::called("attack", 56, 11));
+  }
+}
+
+TEST(Steps, the_search_of_an_attack_with_backward_passes_of_its_own_is_a_part_of_a_step) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 24; ++step) {
+    const auto clean = program.alloc(Program::line(9), 4096);
+    search_attack(program, 7);
+    training.step();
+    program.alloc(Program::line(16), 1000);
+    program.free(clean, Program::line(17));
+  }
+  expect_steps(program, 24, 16);
+}
+
+TEST(Steps, rounds_with_backward_passes_are_steps_where_what_goes_round_them_has_none_besides) {
+  Program program;
+  for (int epoch = 0; epoch < 8; ++epoch) {
+    const auto order = program.alloc(Program::line(9), 4096);
+    search_attack(program, 7);
+    program.alloc(Program::line(16), 1000);
+    program.free(order, Program::line(17));
+  }
+  expect_steps(program, 56, 16);
+}
+
+TEST(Steps, a_request_that_fails_and_is_served_again_in_pieces_is_one_step) {
+  Program program;
+  for (int request = 0; request < 24; ++request) {
+    const auto x = program.alloc(Program::line(10), 8192);
+    const auto serve = [&](std::int64_t bytes) {
+      const auto out = program.alloc(Program::module(Program::called("serve", 30, 11)), bytes);
+      program.free(out, Program::called("serve", 31, 11));
+    };
+    if (request % 8 == 5) {
+      program.fail(1 << 30, 4096, Program::module(Program::called("serve", 30, 11)));
+      for (int piece = 0; piece < 8; ++piece) serve(512);
+    } else {
+      serve(4096);
+    }
+    program.free(x, Program::line(12));
+    program.alloc(Program::line(13), 640);
+  }
+  expect_steps(program, 24, 13);
+}
+
+TEST(Steps, as_many_iterations_as_layers_are_undecided_and_the_caller_can_tell) {
+  Program program;
+  for (int layer = 0; layer < 12; ++layer) program.alloc(Program::to_device(3), 65536);
+  for (int step = 0; step < 12; ++step) {
+    const auto x = program.alloc(Program::line(10), 4096);
+    for (int layer = 0; layer < 12; ++layer) program.alloc(Program::module(11), 4096);
+    program.free(x, Program::line(12));
+  }
+  const auto found = diagnose(program.dump(), {});
+  EXPECT_EQ(found.verdict, Verdict::undecided);
+  EXPECT_THAT(found.summary, HasSubstr("say --steps 12"));
+  DiagnoseOptions told;
+  told.steps = 12;
+  EXPECT_EQ(diagnose(program.dump(), told).verdict, Verdict::leak);
+}
+
+}  // namespace
+}  // namespace leaklab

@@ -56,10 +56,33 @@ bool is_end_of_path(std::string_view end, std::string_view path) {
   return path.empty() || path.ends_with('/') || path.ends_with('\\');
 }
 
+// The numbers of the marks of one shape of name.
+struct Counting {
+  std::int64_t marks = 0;
+  std::int64_t following = 0;  // how many follow the one before; each epoch may begin anew
+  std::int64_t last = -2;
+
+  // Whether it is a new one. -1: without a number, which counts by coming again.
+  bool add(std::int64_t number) {
+    if (number >= 0 && number == last) return false;
+    ++marks;
+    following += number == last + 1 || number <= 1 ? 1 : 0;
+    last = number;
+    return true;
+  }
+  // Whether these are steps.
+  bool counts() const { return marks >= 3 && following * 10 >= (marks - 1) * 8; }
+};
+
 // Moments at which a mark of one name began and ended.
 struct Spans {
   std::vector<std::int64_t> start;
   std::vector<std::int64_t> end;  // as many, or one fewer: the last has not ended
+};
+
+struct MarkedSeries {
+  Spans spans;
+  bool epochs = false;
 };
 
 Spans spans_of(const Snapshot& snapshot, std::size_t device, const auto& wanted) {
@@ -114,7 +137,7 @@ class Finder {
                     [&](StringId name) { return is_optimizer_step(snapshot_.strings[name]); });
   }
 
-  std::vector<Spans> marked_steps() const;
+  std::vector<MarkedSeries> marked_series() const;
   EventIndex end_like_others(const std::vector<EventIndex>& begin,
                              const std::vector<EventIndex>& ends) const;
   std::optional<Steps> by_annotations() const;
@@ -151,82 +174,79 @@ Steps at(std::vector<EventIndex> begin, EventIndex end, std::string source, doub
 }
 
 // The spans of each shape of name whose marks say that they are about steps: those that count, or
-// come again under one name. Of shapes that lie within others only the outer ones: a request is a
-// step, not what is marked within it.
-std::vector<Spans> Finder::marked_steps() const {
+// come again under one name. The most frequent first.
+std::vector<MarkedSeries> Finder::marked_series() const {
   constexpr std::size_t most_shapes = 16;
-  constexpr std::size_t least_outer = 5;
-  // How many there are and how many of their numbers follow each other.
-  struct Series {
-    std::int64_t marks = 0;
-    std::int64_t following = 0;
-    std::int64_t last = -2;
-  };
-  std::map<std::string, Series> series;
+  std::map<std::string, Counting> series;
   std::vector<std::string> shapes(snapshot_.strings.size());
   for (const auto& mark : snapshot_.annotations) {
     const auto name = snapshot_.strings[mark.name];
     if (snapshot_.strings[mark.stage] != "START" || !names_steps(name)) continue;
     const auto [shape, number] = numbered(name);
     shapes[mark.name] = shape;
-    auto& known = series[shape];
-    if (number >= 0 && number == known.last) continue;  // a doubled START
-    ++known.marks;
-    // A name without a number counts by coming again; numbers begin anew with each epoch.
-    known.following += number == known.last + 1 || number <= 1 ? 1 : 0;
-    known.last = number;
+    series[shape].add(number);
   }
   std::vector<std::pair<std::int64_t, std::string>> most;
   for (const auto& [shape, marks] : series) {
-    if (marks.marks < 3 || marks.following * 10 < (marks.marks - 1) * 8) continue;
-    most.emplace_back(-marks.marks, shape);
+    if (marks.counts()) most.emplace_back(-marks.marks, shape);
   }
   std::ranges::sort(most);
   most.resize(std::min(most.size(), most_shapes));
-  std::vector<Spans> all;
-  std::vector<bool> few;  // or epochs: no steps where others lie within them
-  for (const auto& each : most) {
+  std::vector<MarkedSeries> all;
+  for (const auto& [_, shape] : most) {
     all.push_back(
-        spans_of(snapshot_, device_, [&](StringId name) { return shapes[name] == each.second; }));
-    few.push_back(all.back().start.size() < least_outer ||
-                  lower(each.second).find("epoch") != std::string::npos);
+        {spans_of(snapshot_, device_, [&](StringId name) { return shapes[name] == shape; }),
+         lower(shape).find("epoch") != std::string::npos});
   }
-  const auto is_within = [](const Spans& inner, const Spans& outer) {
-    std::size_t within = 0;
-    for (const auto start : inner.start) {
-      const auto next = std::ranges::upper_bound(outer.start, start) - outer.start.begin();
-      const auto span = static_cast<std::size_t>(next) - 1;
-      within += next > 0 && outer.start[span] < start &&
-                        (span >= outer.end.size() || start < outer.end[span])
-                    ? 1
-                    : 0;
-    }
-    return within * 2 > inner.start.size();
+  return all;
+}
+
+// Whether most spans of `inner` begin inside one of `outer`.
+bool is_within(const Spans& inner, const Spans& outer) {
+  std::size_t within = 0;
+  for (const auto start : inner.start) {
+    const auto next = std::ranges::upper_bound(outer.start, start) - outer.start.begin();
+    if (next == 0) continue;
+    const auto span = static_cast<std::size_t>(next) - 1;
+    const bool open = span >= outer.end.size() || start < outer.end[span];
+    within += outer.start[span] < start && open ? 1 : 0;
+  }
+  return within * 2 > inner.start.size();
+}
+
+// Of series that lie within others only the outer ones: a request is a step, not what is marked
+// within it. But a few that others lie within, and epochs, are no steps.
+std::vector<Spans> outermost(std::vector<MarkedSeries> all) {
+  constexpr std::size_t least_outer = 5;
+  const auto few = [](const MarkedSeries& series) {
+    return series.epochs || series.spans.start.size() < least_outer;
   };
-  std::vector<Spans> outermost;
-  for (std::size_t each = 0; each < all.size(); ++each) {
-    bool is_part = false;
-    for (std::size_t other = 0; other < all.size() && !is_part; ++other) {
-      is_part = few[other] ? few[each] && is_within(all[other], all[each])
-                           : is_within(all[each], all[other]);
-    }
-    if (!is_part) outermost.push_back(std::move(all[each]));
+  std::vector<Spans> outer;
+  for (const auto& each : all) {
+    const bool is_part = std::ranges::any_of(all, [&](const MarkedSeries& other) {
+      return few(other) ? few(each) && is_within(other.spans, each.spans)
+                        : is_within(each.spans, other.spans);
+    });
+    if (!is_part) outer.push_back(each.spans);
   }
-  // Another kind of step comes in runs, as evaluation does; what comes once between two steps is a
-  // part of one: its forward pass, its optimizer's step.
-  if (outermost.empty()) return outermost;
-  std::vector<Spans> kinds{outermost.front()};
-  const auto& main = kinds.front().start;
-  for (std::size_t each = 1; each < outermost.size(); ++each) {
-    const auto& starts = outermost[each].start;
+  return outer;
+}
+
+// The most frequent series and those that come in runs between its steps, as an evaluation does.
+// What comes once between two steps is a part of one: its forward pass, its optimizer's step.
+std::vector<Spans> kinds_of_steps(std::vector<Spans> series) {
+  if (series.empty()) return series;
+  const auto main = series.front().start;
+  const auto is_part = [&](const Spans& each) {
     std::size_t in_runs = 0;
-    for (std::size_t mark = 1; mark < starts.size(); ++mark) {
-      const auto next = std::ranges::upper_bound(main, starts[mark - 1]);
-      in_runs += next == main.end() || *next > starts[mark] ? 1 : 0;
+    for (std::size_t mark = 1; mark < each.start.size(); ++mark) {
+      const auto next = std::ranges::upper_bound(main, each.start[mark - 1]);
+      in_runs += next == main.end() || *next > each.start[mark] ? 1 : 0;
     }
-    if (in_runs * 2 >= starts.size()) kinds.push_back(std::move(outermost[each]));
-  }
-  return kinds;
+    return in_runs * 2 < each.start.size();
+  };
+  series.erase(std::remove_if(series.begin() + 1, series.end(), is_part), series.end());
+  return series;
 }
 
 std::optional<Steps> Finder::by_annotations() const {
@@ -240,7 +260,7 @@ std::optional<Steps> Finder::by_annotations() const {
   std::vector<Marked> steps_marked;
   std::int64_t before = 0;
   std::uint8_t kind = 0;
-  for (const auto& spans : marked_steps()) {
+  for (const auto& spans : kinds_of_steps(outermost(marked_series()))) {
     for (std::size_t each = 0; each < spans.start.size(); ++each) {
       const auto from = at_time(spans.start[each]);
       // Begun before the trace.
@@ -305,11 +325,12 @@ EventIndex Finder::end_like_others(const std::vector<EventIndex>& begin,
 }
 
 std::optional<Steps> Finder::by_metadata() const {
-  struct Mark {
-    EventIndex at = 0;
-    std::int64_t number = 0;
+  struct Series {
+    Counting counting;
+    std::int64_t first = 0;  // number
+    std::vector<EventIndex> begin;
   };
-  std::map<std::string, std::vector<Mark>> series;
+  std::map<std::string, Series> all;
   StringId last = 0;
   for (EventIndex at = 0; at < trace_.size(); ++at) {
     const auto id = trace_[at].user_metadata;
@@ -317,24 +338,20 @@ std::optional<Steps> Finder::by_metadata() const {
     last = id;
     const auto name = snapshot_.strings[id];
     if (!names_steps(name)) continue;
-    auto each = numbered(name);
-    if (each.number >= 0) series[each.shape].push_back({at, each.number});
+    const auto [shape, number] = numbered(name);
+    if (number < 0) continue;
+    auto& series = all[shape];
+    if (series.begin.empty()) series.first = number;
+    if (series.counting.add(number)) series.begin.push_back(at);
   }
-  // Each shape of name whose numbers count, and begin anew with each epoch, is a kind of step.
+  // Each shape of name whose numbers count is a kind of step.
   std::vector<std::pair<EventIndex, std::uint8_t>> begin;
   std::int64_t before = 0;
   std::uint8_t kind = 0;
-  for (const auto& [shape, marks] : series) {
-    std::int64_t following = 0;
-    for (std::size_t each = 1; each < marks.size(); ++each) {
-      const auto number = marks[each].number;
-      following += number == marks[each - 1].number + 1 || number <= 1 ? 1 : 0;
-    }
-    if (marks.size() < 3 || following * 10 < static_cast<std::int64_t>(marks.size() - 1) * 8) {
-      continue;
-    }
-    for (const auto& mark : marks) begin.emplace_back(mark.at, kind);
-    before += marks.front().number;
+  for (const auto& [shape, series] : all) {
+    if (!series.counting.counts()) continue;
+    for (const auto at : series.begin) begin.emplace_back(at, kind);
+    before += series.first;
     if (kind < 255) ++kind;
   }
   if (begin.empty()) return std::nullopt;

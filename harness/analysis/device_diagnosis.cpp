@@ -48,6 +48,11 @@ struct LineLeak {
   LeakTraits traits;
 };
 
+// Whether the program or the caller said where steps begin.
+bool is_marked(const Steps& steps) {
+  return steps.source != "call stacks" && steps.source != "sizes";
+}
+
 class DeviceDiagnosis {
  public:
   DeviceDiagnosis(const Snapshot& snapshot, std::size_t device, const Sites& sites,
@@ -88,7 +93,9 @@ class DeviceDiagnosis {
   std::int64_t onset_in_program(const LineLeak& leak) const;
   bool is_made_up_for() const;
   bool level_rises() const;
+  bool runs_backward() const;
   bool goes_round_layers() const;
+  bool is_one_hill() const;
   FrameId line_before(EventIndex event);
   FrameId line_of_blocks(const Group& group);
   void decide();
@@ -458,12 +465,21 @@ void DeviceDiagnosis::report_leaks() {
   }
 }
 
+// Whether steps have a backward pass, whose events have no frames of the program.
+bool DeviceDiagnosis::runs_backward() const {
+  return sites_.any_frames() &&
+         std::ranges::any_of(lifetimes_.allocations, [&](const Allocation& each) {
+           return each.born >= steps_.begin.front() &&
+                  sites_.stack(trace_[each.born].stack).path == 0;
+         });
+}
+
 // Whether the iterations are as many as the model has layers of one kind, or fewer and each of them
 // too short for a pass through all layers, and keep much of what they allocate without a backward
 // pass: one forward pass looks the same as that many steps.
 bool DeviceDiagnosis::goes_round_layers() const {
   const auto count = steps_.count();
-  if (steps_.source != "call stacks" && steps_.source != "sizes") return false;
+  if (is_marked(steps_) || runs_backward()) return false;
   std::map<std::pair<StackId, std::int64_t>, std::int64_t> before;
   double allocated = 0;
   double kept = 0;
@@ -473,8 +489,6 @@ bool DeviceDiagnosis::goes_round_layers() const {
       if (each.freed == no_event) ++before[{event.stack, event.size}];
       continue;
     }
-    // A backward pass, whose events have no frames of the program.
-    if (sites_.any_frames() && sites_.stack(event.stack).path == 0) return false;
     allocated += static_cast<double>(event.size);
     if (each.freed == no_event) kept += static_cast<double>(event.size);
   }
@@ -512,6 +526,16 @@ bool DeviceDiagnosis::level_rises() const {
     if (level[at] <= level[at - 1]) return false;
   }
   return true;
+}
+
+// Whether the level rises in each step but the last, which frees it all, and none has a backward
+// pass.
+bool DeviceDiagnosis::is_one_hill() const {
+  const auto& level = result.steps.live_after;
+  if (level.size() < 3 || is_marked(steps_) || runs_backward()) return false;
+  const auto rises = [](std::int64_t before, std::int64_t after) { return before >= after; };
+  return std::adjacent_find(level.begin(), level.end() - 1, rises) == level.end() - 1 &&
+         level.back() <= level.front();
 }
 
 void DeviceDiagnosis::decide() {
@@ -576,6 +600,10 @@ void DeviceDiagnosis::decide() {
         "the level rises in each step and no line keeps what it allocates: sizes grow; record "
         "until "
         "they no longer do");
+  } else if (is_one_hill()) {
+    drop(
+        "each iteration seen keeps something, and all of it is freed in the last one, as the parts "
+        "of one step do; record until that has happened again");
   } else {
     result.verdict = Verdict::clean;
   }

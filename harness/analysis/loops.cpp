@@ -498,7 +498,7 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
   std::vector<Candidate> good;
   const bool asked = wish_.count != 0 || !wish_.stacks.empty();
   const auto others = others_before_.back();
-  const bool others_matter = depth == 0 && others * 10 > tokens_.size() - set_up_;
+  const bool others_matter = depth == 0 && others * 25 > tokens_.size() - set_up_;
   for (std::size_t tried = 0; tried < all.size() && tried < most_tried; ++tried) {
     auto& candidate = all[tried];
     const auto least = good.empty() ? 0 : good.front().explained * (good.front().one_line ? 1 : 6);

@@ -575,15 +575,18 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     if (best == nullptr || better(*each, *best)) best = each;
   }
   if (by_ == LoopBy::sizes) return *best;
-  // The loop that goes round most may be a part of a step.
-  const Candidate* outer = nullptr;
-  for (const auto& [path, each] : rarest) {
-    if (each->at.size() >= best->at.size()) continue;
-    const bool above = sites_.depth(path_of(*each)) < sites_.depth(path_of(*best));
-    if (!is_outer(sequence, *each, *best, above, others_matter)) continue;
-    if (outer == nullptr || each->at.size() > outer->at.size()) outer = each;
+  // The loop that goes round most may be a part of a step, and what goes round it as well.
+  for (const Candidate* outer = best; outer != nullptr;) {
+    best = outer;
+    outer = nullptr;
+    for (const auto& [path, each] : rarest) {
+      if (each->at.size() >= best->at.size()) continue;
+      const bool above = sites_.depth(path_of(*each)) < sites_.depth(path_of(*best));
+      if (!is_outer(sequence, *each, *best, above, others_matter)) continue;
+      if (outer == nullptr || each->at.size() > outer->at.size()) outer = each;
+    }
   }
-  return outer == nullptr ? *best : *outer;
+  return *best;
 }
 
 void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t depth,

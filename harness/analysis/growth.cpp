@@ -264,6 +264,23 @@ Gaps gaps_among_own_kinds(const std::vector<Left>& left, const Steps& steps) {
   return Gaps(std::move(gaps));
 }
 
+// Steps after the last one that leaves something. An evaluation at the end says nothing of what
+// training leaves, where it is short or came before as well.
+std::int64_t quiet_after(const std::vector<Left>& left, const Steps& steps) {
+  const auto count = steps.count();
+  const auto last = left.back().step;
+  std::array<bool, 256> own{};
+  for (const auto& each : left) own[steps.kind[static_cast<std::size_t>(each.step)]] = true;
+  std::int64_t quiet = 0;
+  for (auto step = last + 1; step < count; ++step) {
+    const auto kind = steps.kind[static_cast<std::size_t>(step)];
+    const auto& of_kind = steps.steps_of_kind[kind];
+    const bool before = of_kind.front() < last;
+    if (own[kind] || (!before && std::ssize(of_kind) * 10 > count)) ++quiet;
+  }
+  return quiet;
+}
+
 // The least number of steps by which what is added in those from `begin` to before `end` can be
 // shifted onto itself, up to half of them; 0: none. By the prefix function of Knuth, Morris and
 // Pratt, "Fast pattern matching in strings", 1977, over the steps that add something, each with the
@@ -412,8 +429,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   judged.times = times;
   const auto gaps = gaps_of(left);
   const auto longest = gaps.longest;
-  const auto quiet = count - 1 - left.back().step;
-  const bool goes_on = quiet <= std::max<std::int64_t>(longest, 1);
+  const bool goes_on = quiet_after(left, steps) <= std::max<std::int64_t>(longest, 1);
   if (group.longest_life >= 2 && times == 0) {
     judged.judgement = Judgement::bounded;
     return judged;

@@ -33,7 +33,13 @@ __import__("os")._exit(0)
 
 # How many times as fast the reader must be, and how many times the file's size it may take: see
 # read_snapshot(). An entry without a time and frames is little work for CPython too.
-BOUNDS = {"usual": (10, 1.5), "devices": (10, 1.5), "python": (10, 1.5), "short": (4, 2.2)}
+BOUNDS = {
+    "usual": (10, 1.5),
+    "devices": (10, 1.5),
+    "python": (10, 1.5),
+    "short": (4, 1.5),
+    "framed": (4, 1.5),
+}
 
 
 def run(*command):
@@ -58,7 +64,8 @@ def compare(program, shape, path, rounds):
     faster, leaner, share = cpython_seconds / seconds, cpython_peak / peak, peak / size
     print(f"{shape:8}{size / 1e6:8.1f} MB, {events:,} events, load {os.getloadavg()[0]:.1f}")
     print(f"  CPython {cpython_seconds:8.3f} s {cpython_peak / 1e6:8.1f} MB")
-    print(f"  leaklab {seconds:8.3f} s {peak / 1e6:8.1f} MB, {share:.2f} times the file")
+    print(f"  leaklab {seconds:8.3f} s {peak / 1e6:8.1f} MB, {share:.2f} times the file, "
+          f"{peak / events:.0f} bytes an event")
     print(f"          {faster:8.1f} times as fast, 1/{leaner:.1f} of the memory", flush=True)
     fast, most = BOUNDS[shape]
     return faster >= fast and leaner >= 5 and share <= most
@@ -69,7 +76,7 @@ def main(build="build/core", events="4000000", rounds="3"):
     good = True
     with tempfile.TemporaryDirectory() as folder:
         path, dumped = (str(pathlib.Path(folder) / name) for name in ("made", "dumped"))
-        for shape in ("usual", "short", "devices"):
+        for shape in ("usual", "short", "framed", "devices"):
             subprocess.run([program, "--make", path, events, shape], check=True)
             good &= compare(program, shape, path, int(rounds))
         run(sys.executable, "-c", CPYTHON, path, dumped)

@@ -103,7 +103,7 @@ class DeviceDiagnosis {
   void limit(std::string text) { result.limits.push_back(std::move(text)); }
 
   const Snapshot& snapshot_;
-  const std::vector<TraceEvent>& trace_;
+  const Trace& trace_;
   const Sites& sites_;
   const Lifetimes lifetimes_;
   const std::vector<std::int64_t> levels_;
@@ -154,7 +154,7 @@ bool DeviceDiagnosis::is_evaluation(std::int64_t step) const {
 FrameId DeviceDiagnosis::line_before(EventIndex event) {
   if (lines_.empty()) {
     auto line = no_frame;
-    for (const auto& each : trace_) {
+    for (const auto each : trace_) {
       lines_.push_back(line);
       const auto& stack = sites_.stack(each.stack);
       if (stack.path != 0 && stack.site != no_frame) line = stack.site;
@@ -484,7 +484,7 @@ bool DeviceDiagnosis::goes_round_layers() const {
   double allocated = 0;
   double kept = 0;
   for (const auto& each : lifetimes_.allocations) {
-    const auto& event = trace_[each.born];
+    const auto event = trace_[each.born];
     if (each.born < steps_.begin.front()) {
       if (each.freed == no_event) ++before[{event.stack, event.size}];
       continue;

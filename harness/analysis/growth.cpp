@@ -57,9 +57,9 @@ void add(std::vector<Left>& series, const Left& left) {
 // Which group each allocation belongs to.
 class Grouping {
  public:
-  Grouping(std::span<const TraceEvent> trace, const Lifetimes& lifetimes, const Steps& steps) {
+  Grouping(const Trace& trace, const Lifetimes& lifetimes, const Steps& steps) {
     for (const auto& allocation : lifetimes.allocations) {
-      const auto& event = trace[allocation.born];
+      const auto event = trace[allocation.born];
       const auto step = steps.of(allocation.born);
       auto& use = uses_[{event.stack, event.size}];
       if (step >= 0 && use.last_step != step) {
@@ -333,12 +333,11 @@ bool only_in_last_phase(const std::vector<Left>& left, const Steps& steps) {
 
 }  // namespace
 
-std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& lifetimes,
-                          const Steps& steps) {
+std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const Steps& steps) {
   Grouping grouping(trace, lifetimes, steps);
   const auto count = steps.count();
   for (const auto& allocation : lifetimes.allocations) {
-    const auto& event = trace[allocation.born];
+    const auto event = trace[allocation.born];
     auto& group = grouping.of(event);
     const auto born = steps.of(allocation.born);
     const bool live = allocation.freed == no_event;

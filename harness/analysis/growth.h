@@ -40,8 +40,7 @@ struct Group {
 };
 
 // By stack and size.
-std::vector<Group> groups(std::span<const TraceEvent> trace, const Lifetimes& lifetimes,
-                          const Steps& steps);
+std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const Steps& steps);
 
 enum class Judgement {
   none,

@@ -59,7 +59,7 @@ Lifetimes lifetimes(const Snapshot& snapshot, std::size_t device) {
   std::int64_t requested = 0;
   std::int64_t completed = 0;
   for (EventIndex at = 0; at < trace.size(); ++at) {
-    const auto& event = trace[at];
+    const auto event = trace[at];
     requested += event.kind == EventKind::free_requested ? 1 : 0;
     completed += event.kind == EventKind::free_completed ? 1 : 0;
     if (event.kind == EventKind::alloc) {
@@ -103,9 +103,8 @@ namespace {
 
 // What is live before each event and at the dump, counted back from what is live at the dump;
 // `worth` of an allocation's bytes is what it counts for.
-std::vector<std::int64_t> counted_back(std::span<const TraceEvent> trace,
-                                       const Lifetimes& lifetimes, std::int64_t at_dump,
-                                       const auto& worth) {
+std::vector<std::int64_t> counted_back(const Trace& trace, const Lifetimes& lifetimes,
+                                       std::int64_t at_dump, const auto& worth) {
   std::vector<std::int64_t> level(trace.size() + 1);  // first what is gained by the event before
   auto live = at_dump;                                // at the end of the trace
   std::vector<bool> matched(trace.size() + 1);
@@ -135,13 +134,12 @@ std::vector<std::int64_t> counted_back(std::span<const TraceEvent> trace,
 
 }  // namespace
 
-std::vector<std::int64_t> levels(std::span<const TraceEvent> trace, const Lifetimes& lifetimes) {
+std::vector<std::int64_t> levels(const Trace& trace, const Lifetimes& lifetimes) {
   return counted_back(trace, lifetimes, lifetimes.live_at_dump,
                       [](std::int64_t bytes) { return bytes; });
 }
 
-std::vector<std::int64_t> live_counts(std::span<const TraceEvent> trace,
-                                      const Lifetimes& lifetimes) {
+std::vector<std::int64_t> live_counts(const Trace& trace, const Lifetimes& lifetimes) {
   const auto live = std::ranges::count(lifetimes.allocations, no_event, &Allocation::freed);
   return counted_back(trace, lifetimes, live + std::ssize(lifetimes.unborn),
                       [](std::int64_t) { return std::int64_t{1}; });

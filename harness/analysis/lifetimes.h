@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "leaklab/snapshot.h"
@@ -55,9 +54,8 @@ Lifetimes lifetimes(const Snapshot& snapshot, std::size_t device);
 
 // Requested bytes live before each event, and at the dump: events + 1 values. Without
 // blocks, of what the trace tells of.
-std::vector<std::int64_t> levels(std::span<const TraceEvent> trace, const Lifetimes& lifetimes);
+std::vector<std::int64_t> levels(const Trace& trace, const Lifetimes& lifetimes);
 // The same of the number of allocations.
-std::vector<std::int64_t> live_counts(std::span<const TraceEvent> trace,
-                                      const Lifetimes& lifetimes);
+std::vector<std::int64_t> live_counts(const Trace& trace, const Lifetimes& lifetimes);
 
 }  // namespace leaklab

@@ -72,8 +72,8 @@ struct FoundLoop {
 
 class Search {
  public:
-  Search(std::span<const TraceEvent> trace, const Sites& sites, const Lifetimes& lifetimes,
-         LoopBy by, const LoopWish& wish)
+  Search(const Trace& trace, const Sites& sites, const Lifetimes& lifetimes, LoopBy by,
+         const LoopWish& wish)
       : trace_(trace),
         sites_(sites),
         lifetimes_(lifetimes),
@@ -143,7 +143,7 @@ class Search {
   PathId path(std::uint32_t token) const { return symbols_[tokens_[token].symbol].path; }
   std::uint32_t content(std::uint32_t token) const { return tokens_[token].content; }
 
-  std::span<const TraceEvent> trace_;
+  const Trace& trace_;
   const Sites& sites_;
   const Lifetimes& lifetimes_;
   LoopBy by_;
@@ -854,8 +854,8 @@ LoopsFound Search::found() {
 
 }  // namespace
 
-LoopsFound find_loops(std::span<const TraceEvent> trace, const Sites& sites,
-                      const Lifetimes& lifetimes, LoopBy by, const LoopWish& wish) {
+LoopsFound find_loops(const Trace& trace, const Sites& sites, const Lifetimes& lifetimes, LoopBy by,
+                      const LoopWish& wish) {
   return Search(trace, sites, lifetimes, by, wish).found();
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "lifetimes.h"
@@ -28,7 +27,7 @@ struct LoopWish {
   std::vector<bool> stacks;
 };
 
-LoopsFound find_loops(std::span<const TraceEvent> trace, const Sites& sites,
-                      const Lifetimes& lifetimes, LoopBy by, const LoopWish& wish);
+LoopsFound find_loops(const Trace& trace, const Sites& sites, const Lifetimes& lifetimes, LoopBy by,
+                      const LoopWish& wish);
 
 }  // namespace leaklab

@@ -18,8 +18,7 @@ struct Room {
   std::int64_t largest = 0;
 };
 
-Room room_at(const Snapshot& snapshot, std::size_t device, const std::vector<TraceEvent>& trace,
-             EventIndex at) {
+Room room_at(const Snapshot& snapshot, std::size_t device, const Trace& trace, EventIndex at) {
   // What is taken, by address, each up to its rounded end.
   std::map<std::uint64_t, std::int64_t> taken;
   for (const auto& segment : snapshot.segments) {
@@ -31,7 +30,7 @@ Room room_at(const Snapshot& snapshot, std::size_t device, const std::vector<Tra
   }
   Segments segments(snapshot, device);
   for (auto later = trace.size(); later-- > at;) {
-    const auto& event = trace[later];
+    const auto event = trace[later];
     segments.undo(event);
     if (event.kind == EventKind::alloc) taken.erase(event.address);
     if (event.kind == EventKind::free_completed) {
@@ -69,8 +68,7 @@ CodeSite site_of(const Snapshot& snapshot, FrameId frame) {
 }
 
 std::vector<std::pair<CodeSite, std::int64_t>> live_sites(const Snapshot& snapshot,
-                                                          std::span<const TraceEvent> trace,
-                                                          const Sites& sites,
+                                                          const Trace& trace, const Sites& sites,
                                                           const Lifetimes& lifetimes,
                                                           EventIndex at) {
   std::map<FrameId, std::int64_t> bytes;

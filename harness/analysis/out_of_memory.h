@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,8 +18,7 @@ CodeSite site_of(const Snapshot& snapshot, FrameId frame);
 
 // Requested bytes live before that event by the user's line, largest first, at most ten.
 std::vector<std::pair<CodeSite, std::int64_t>> live_sites(const Snapshot& snapshot,
-                                                          std::span<const TraceEvent> trace,
-                                                          const Sites& sites,
+                                                          const Trace& trace, const Sites& sites,
                                                           const Lifetimes& lifetimes,
                                                           EventIndex at);
 

@@ -157,7 +157,7 @@ class Finder {
 
   const Snapshot& snapshot_;
   std::size_t device_;
-  const std::vector<TraceEvent>& trace_;
+  const Trace& trace_;
   const Sites& sites_;
   const Lifetimes& lifetimes_;
   const DiagnoseOptions& options_;
@@ -390,8 +390,8 @@ EventIndex Finder::aligned(const std::vector<EventIndex>& ends) const {
     ++compared;
     bool same = true;
     for (EventIndex at = 0; at < tail && same; ++at) {
-      const auto& left = trace_[ends[each] + at];
-      const auto& right = trace_[ends.back() + at];
+      const auto left = trace_[ends[each] + at];
+      const auto right = trace_[ends.back() + at];
       same = left.kind == right.kind && left.stack == right.stack;
     }
     like += same ? 1 : 0;
@@ -525,7 +525,7 @@ std::unordered_map<std::uint64_t, std::int64_t> Finder::content(EventIndex from,
                                                                 EventIndex to) const {
   std::unordered_map<std::uint64_t, std::int64_t> counts;
   for (auto at = from; at < to; ++at) {
-    const auto& event = trace_[at];
+    const auto event = trace_[at];
     if (event.kind != EventKind::alloc) continue;
     ++counts[sites_.any_frames() ? event.stack : static_cast<std::uint64_t>(event.size)];
   }

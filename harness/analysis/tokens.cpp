@@ -30,12 +30,12 @@ std::uint32_t id_of(PairIds& ids, std::uint64_t first, std::uint64_t second) {
 }
 
 // Whether frees carry the stack that freed, not the one that had allocated.
-bool frees_have_own_stacks(std::span<const TraceEvent> trace, const Lifetimes& lifetimes) {
+bool frees_have_own_stacks(const Trace& trace, const Lifetimes& lifetimes) {
   std::int64_t frees = 0;
   std::int64_t same = 0;
   for (const auto& allocation : lifetimes.allocations) {
     if (allocation.freed >= trace.size()) continue;
-    const auto& freed = trace[allocation.freed];
+    const auto freed = trace[allocation.freed];
     if (freed.kind != lifetimes.free_kind) continue;
     ++frees;
     same += freed.stack == trace[allocation.born].stack ? 1 : 0;
@@ -43,11 +43,11 @@ bool frees_have_own_stacks(std::span<const TraceEvent> trace, const Lifetimes& l
   return same * 10 < frees * 9;
 }
 
-PathId main_root(std::span<const TraceEvent> trace, const Sites& sites) {
+PathId main_root(const Trace& trace, const Sites& sites) {
   // By function: the same function stands on several lines.
   std::map<std::pair<StringId, StringId>, std::pair<std::int64_t, PathId>> roots;
   std::vector<std::int64_t> stacks(sites.stacks());
-  for (const auto& event : trace) {
+  for (const auto event : trace) {
     if (event.kind == EventKind::alloc) ++stacks[event.stack];
   }
   for (StackId id = 0; id < stacks.size(); ++id) {
@@ -93,8 +93,7 @@ std::vector<std::size_t> calls_of_one_line(const Tokens& found) {
 
 }  // namespace
 
-Tokens tokens_by_stack(std::span<const TraceEvent> trace, const Sites& sites,
-                       const Lifetimes& lifetimes) {
+Tokens tokens_by_stack(const Trace& trace, const Sites& sites, const Lifetimes& lifetimes) {
   Tokens found;
   const auto root = main_root(trace, sites);
   if (root == 0) return found;
@@ -114,7 +113,7 @@ Tokens tokens_by_stack(std::span<const TraceEvent> trace, const Sites& sites,
   }
   std::vector<std::uint32_t> symbol_of(sites.stacks() * 2, HashIndex::none);
   for (EventIndex at = 0; at < trace.size(); ++at) {
-    const auto& event = trace[at];
+    const auto event = trace[at];
     // A request that failed begins a step as one that succeeds does.
     const bool alloc = event.kind == EventKind::alloc || event.kind == EventKind::oom;
     if (!alloc && (!frees || event.kind != lifetimes.free_kind)) continue;
@@ -164,7 +163,7 @@ Tokens tokens_by_stack(std::span<const TraceEvent> trace, const Sites& sites,
 
 // A size alone says little: many allocations of a step share it. With the sizes before it, it says
 // where in the step it is.
-Tokens tokens_by_size(std::span<const TraceEvent> trace, const Lifetimes& lifetimes) {
+Tokens tokens_by_size(const Trace& trace, const Lifetimes& lifetimes) {
   Tokens found;
   constexpr std::size_t context = 8;
   PairIds sizes;
@@ -172,7 +171,7 @@ Tokens tokens_by_size(std::span<const TraceEvent> trace, const Lifetimes& lifeti
   std::array<std::uint64_t, context> last{};
   std::size_t next = 0;
   for (EventIndex at = 0; at < trace.size(); ++at) {
-    const auto& event = trace[at];
+    const auto event = trace[at];
     const bool alloc = event.kind == EventKind::alloc;
     if (!alloc && event.kind != lifetimes.free_kind) continue;
     last[next] = static_cast<std::uint64_t>(event.size) * 2 + (alloc ? 1 : 0);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "lifetimes.h"
@@ -35,10 +34,9 @@ struct Tokens {
 };
 
 // By the line of the loop's function that asked for it. Empty where no stack has such a line.
-Tokens tokens_by_stack(std::span<const TraceEvent> trace, const Sites& sites,
-                       const Lifetimes& lifetimes);
+Tokens tokens_by_stack(const Trace& trace, const Sites& sites, const Lifetimes& lifetimes);
 
 // By its size and the sizes before it: of allocations alone, as many as `lifetimes` has.
-Tokens tokens_by_size(std::span<const TraceEvent> trace, const Lifetimes& lifetimes);
+Tokens tokens_by_size(const Trace& trace, const Lifetimes& lifetimes);
 
 }  // namespace leaklab

@@ -144,8 +144,8 @@ Value Dicts::make(std::span<const Value> items) {
 
 template <typename Row>
 Value Dicts::make_row(Tag tag, std::vector<Row>& rows, std::uint64_t bytes,
-                      std::span<const Value> items, std::size_t first) {
-  const std::uint32_t number = row_number(first + rows.size());
+                      std::span<const Value> items) {
+  const std::uint32_t number = row_number(rows.size());
   make_room(rows, parts_.source, bytes);
   Row& row = rows.emplace_back();
   row.keys = 0;
@@ -160,7 +160,13 @@ Value Dicts::make_event(std::span<const Value> items) {
   if (parts_.runs.empty() || parts_.runs.back().place != place) [[unlikely]]
     begin_run(place);
   Run& run = parts_.runs.back();
-  return make_row(Tag::event, run.trace.events, 24, items, run.first);
+  const std::uint32_t number = row_number(run.first + run.trace.events.size());
+  make_room(run.trace.events, parts_.source, 24);
+  TraceEvent event;
+  event.keys = 0;
+  fill(event, number, items);
+  run.trace.events.push_back(event);
+  return {Tag::event, number};
 }
 
 void Dicts::begin_run(std::size_t place) {
@@ -174,7 +180,10 @@ void Dicts::add_to_event(Value event, std::span<const Value> items) {
   if (event.index() + 1 != next_event()) {
     throw Refusal(fmt::format("a key of {} comes after the next entry; the file is corrupted", of));
   }
-  fill(parts_.runs.back().trace.events.back(), event.id(), items);
+  Trace& trace = parts_.runs.back().trace.events;
+  TraceEvent last = trace.back();
+  fill(last, event.id(), items);
+  trace.set(trace.size() - 1, last);
 }
 
 std::uint32_t Dicts::next_event() const {

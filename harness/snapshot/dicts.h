@@ -36,11 +36,10 @@ class __attribute__((visibility("hidden"))) Dicts {
   void add_to_event(Value event, std::span<const Value> items);
   // The number that the next event gets.
   std::uint32_t next_event() const;
-  // `bytes`: that an entry takes in the file, at least; `first`: the number of the table's first
-  // row.
+  // `bytes`: that an entry takes in the file, at least.
   template <typename Row>
-  Value make_row(Tag tag, std::vector<Row>& rows, std::uint64_t bytes, std::span<const Value> items,
-                 std::size_t first = 0);
+  Value make_row(Tag tag, std::vector<Row>& rows, std::uint64_t bytes,
+                 std::span<const Value> items);
 
   void fill(TraceEvent& event, std::uint32_t number, std::span<const Value> items);
   void fill(HistoryEntry& entry, std::uint32_t number, std::span<const Value> items);

@@ -76,8 +76,8 @@ class Comparison {
     if (found_.empty() && !equal) found_ = what;
   }
 
-  template <typename Row>
-  void rows(const std::string& what, const std::vector<Row>& left, const std::vector<Row>& right,
+  template <typename Rows>
+  void rows(const std::string& what, const Rows& left, const Rows& right,
             std::span<const Extra> left_extras, std::span<const Extra> right_extras) {
     if (!found_.empty()) return;
     if (left.size() != right.size()) {

@@ -10,7 +10,7 @@ namespace leaklab {
 namespace {
 
 // Adds to `to` the rows of `from` from `row` on, `most` at most.
-void take(Trace& from, std::size_t row, std::size_t most, Trace& to) {
+void take(TraceAndExtras& from, std::size_t row, std::size_t most, TraceAndExtras& to) {
   const std::size_t rows = std::min(from.events.size() - row, most);
   const bool all = rows == from.events.size();
   if (all && to.events.empty()) {
@@ -24,8 +24,7 @@ void take(Trace& from, std::size_t row, std::size_t most, Trace& to) {
     extra.row = static_cast<std::uint32_t>(extra.row - row + to.events.size());
     to.extras.push_back(extra);
   }
-  const auto first = from.events.begin() + static_cast<std::ptrdiff_t>(row);
-  to.events.insert(to.events.end(), first, first + static_cast<std::ptrdiff_t>(rows));
+  for (std::size_t k = row; k < row + rows; ++k) to.events.push_back(from.events[k]);
   if (all) from = {};
 }
 
@@ -137,7 +136,7 @@ Value Lists::append_traces(Value list, std::span<const Value> elements) {
   if (list.index() == parts_.trace_lists.size()) parts_.trace_lists.emplace_back();
   Traces& traces = parts_.trace_lists[list.index()];
   for (const Value& element : elements) {
-    Trace trace = element.tag() == Tag::events ? close_trace(element) : Trace();
+    TraceAndExtras trace = element.tag() == Tag::events ? close_trace(element) : TraceAndExtras();
     traces.events.push_back(std::move(trace.events));
     traces.extras.push_back(std::move(trace.extras));
   }
@@ -145,9 +144,9 @@ Value Lists::append_traces(Value list, std::span<const Value> elements) {
 }
 
 // The events leave Parts::runs.
-Trace Lists::close_trace(Value events) {
+TraceAndExtras Lists::close_trace(Value events) {
   const Range range = parts_.ranges[events.index()];
-  Trace trace;
+  TraceAndExtras trace;
   auto run = run_of(parts_.runs, range.first);
   for (std::size_t row = range.first - run->first; trace.events.size() < range.count; row = 0) {
     take(run->trace, row, range.count - trace.events.size(), trace);

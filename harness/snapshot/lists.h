@@ -26,7 +26,7 @@ class __attribute__((visibility("hidden"))) Lists {
   Value append_frames(Value list, std::span<const Value> elements);
   Value append_rows(Value list, std::span<const Value> elements);
   Value append_traces(Value list, std::span<const Value> elements);
-  Trace close_trace(Value events);
+  TraceAndExtras close_trace(Value events);
 
   Parts& parts_;
   Generics& generics_;

@@ -19,14 +19,14 @@ struct Range {
   std::uint32_t count = 0;
 };
 
-struct Trace {
-  std::vector<TraceEvent> events;
+struct TraceAndExtras {
+  Trace events;
   std::vector<Extra> extras;  // in the order of rows
 };
 
 // As Snapshot has them: of each device.
 struct Traces {
-  std::vector<std::vector<TraceEvent>> events;
+  std::vector<Trace> events;
   std::vector<std::vector<Extra>> extras;
 };
 
@@ -35,7 +35,7 @@ struct Traces {
 struct Run {
   std::size_t place;    // the mark below them
   std::uint32_t first;  // the number of its first event
-  Trace trace;
+  TraceAndExtras trace;
 };
 
 struct Parts {
@@ -46,7 +46,7 @@ struct Parts {
   std::vector<std::uint64_t> wide;  // numbers that a Value can't hold
   std::vector<Range> ranges;        // lists of rows
   std::vector<std::size_t> marks;   // of the Builder's stack: how many values are below each
-  std::vector<Run> runs;            // the events that no Trace has yet, in the order of numbers
+  std::vector<Run> runs;            // the events that no trace has yet, in the order of numbers
   std::vector<Traces> trace_lists;
   std::string odd_entry;  // the first that made a list of rows a list of anything, in words
 };
@@ -63,8 +63,8 @@ inline std::uint32_t row_number(std::size_t rows) {
 
 // Room for one more where the rest of the file may hold more elements, each of `bytes` or more:
 // reserved at once, so that the table isn't copied, and touched only as far as it is filled.
-template <typename T>
-void make_room(std::vector<T>& table, const Source& source, std::uint64_t bytes) {
+template <typename Table>
+void make_room(Table& table, const Source& source, std::uint64_t bytes) {
   if (table.size() < table.capacity() || table.size() < 4096) [[likely]]
     return;
   table.reserve(table.size() + std::max<std::size_t>(table.size() / 2, source.left() / bytes));

@@ -153,15 +153,14 @@ void put_segments(Out& out, const Snapshot& snapshot) {
 
 // `extras`: shorter than `traces` where there is none.
 template <typename Out>
-void put_traces(Out& out, const Snapshot& snapshot,
-                const std::vector<std::vector<TraceEvent>>& traces,
+void put_traces(Out& out, const Snapshot& snapshot, const std::vector<Trace>& traces,
                 const std::vector<std::vector<Extra>>& trace_extras) {
   out.begin_array();
   for (std::size_t device = 0; device < traces.size(); ++device) {
     out.begin_array();
     ExtrasInOrder extras(device < trace_extras.size() ? std::span<const Extra>(trace_extras[device])
                                                       : std::span<const Extra>());
-    const std::vector<TraceEvent>& trace = traces[device];
+    const Trace& trace = traces[device];
     for (std::size_t row = 0; row < trace.size(); ++row) {
       put_row(out, snapshot, trace[row], extras.of(row));
     }

@@ -27,13 +27,15 @@ struct Shape {
   std::uint8_t keys =
       TraceEvent::usual_keys | TraceEvent::has_compile_context | TraceEvent::has_user_metadata;
 };
+constexpr std::uint8_t oldest_keys =
+    TraceEvent::has_address | TraceEvent::has_size | TraceEvent::has_stream;
 // What PyTorch 2.11 writes; the same of a whole machine; and the shortest entries that there are,
-// those of PyTorch 2.0.
-constexpr std::array<Shape, 3> shapes = {
+// those of PyTorch 2.0 without frames, and with them.
+constexpr std::array<Shape, 4> shapes = {
     {{.name = "usual"},
      {.name = "devices", .devices = 8},
-     {.name = "short",
-      .keys = TraceEvent::has_address | TraceEvent::has_size | TraceEvent::has_stream}}};
+     {.name = "short", .keys = oldest_keys},
+     {.name = "framed", .keys = oldest_keys | TraceEvent::has_frames}}};
 
 // A loop of 400 allocations, each from a site of its own with 8 to 40 frames, and their frees;
 // every 50th allocation stays. All devices have as many events.
@@ -61,21 +63,21 @@ Snapshot made(std::size_t events, const Shape& shape) {
     stacks.push_back(snapshot.stacks.intern(frames));
   }
 
-  std::vector<TraceEvent> trace;
-  trace.reserve(events);
+  std::vector<TraceEvent> all;
+  all.reserve(events);
   const auto add = [&](EventKind kind, std::size_t site, std::uint64_t address, std::int64_t size) {
-    if (trace.size() == events) return;
-    const auto time = static_cast<std::int64_t>(1796151208531904 + 7 * trace.size());
-    trace.push_back({.address = address,
-                     .size = size,
-                     .time_us = time,
-                     .stack = stacks[site],
-                     .compile_context = none,
-                     .kind = kind,
-                     .keys = shape.keys});
+    if (all.size() == events) return;
+    const auto time = static_cast<std::int64_t>(1796151208531904 + 7 * all.size());
+    all.push_back({.address = address,
+                   .size = size,
+                   .time_us = time,
+                   .stack = stacks[site],
+                   .compile_context = none,
+                   .kind = kind,
+                   .keys = shape.keys});
   };
   std::uint64_t kept = 0;
-  while (trace.size() < events) {
+  while (all.size() < events) {
     for (std::size_t site = 0; site < sites; ++site) {
       const auto size = static_cast<std::int64_t>(512 * (1 + site * 97 % 4096));
       const bool stays = site % 50 == 0;
@@ -88,10 +90,9 @@ Snapshot made(std::size_t events, const Shape& shape) {
   }
 
   for (std::size_t device = 0; device < shape.devices; ++device) {
-    const auto end = [&](std::size_t of) {
-      return trace.begin() + static_cast<std::ptrdiff_t>(events * of / shape.devices);
-    };
-    snapshot.traces.emplace_back(end(device), end(device + 1));
+    Trace& trace = snapshot.traces.emplace_back();
+    const std::size_t end = events * (device + 1) / shape.devices;
+    for (std::size_t at = events * device / shape.devices; at < end; ++at) trace.push_back(all[at]);
   }
 
   for (std::uint64_t row = 0; row < kept; ++row) {
@@ -152,7 +153,7 @@ void read_and_tell(const std::filesystem::path& path) {
   const Snapshot snapshot = read_snapshot(path);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   std::size_t events = 0;
-  for (const std::vector<TraceEvent>& trace : snapshot.traces) events += trace.size();
+  for (const Trace& trace : snapshot.traces) events += trace.size();
   rusage used = {};
   getrusage(RUSAGE_SELF, &used);
   fmt::print("{{\"seconds\": {:.6f}, \"peak_bytes\": {}, \"events\": {}}}\n", took.count(),

@@ -127,7 +127,9 @@ TEST_F(Program, diff_warns_of_two_devices_and_of_files_in_the_wrong_order) {
   const auto written = [&](const char* name, std::int32_t device, std::int64_t second) {
     auto snapshot = program.dump();
     snapshot.segments[0].device = device;
-    snapshot.traces[0].back().time_us = second * 1'000'000;
+    auto event = snapshot.traces[0].back();
+    event.time_us = second * 1'000'000;
+    snapshot.traces[0].set(snapshot.traces[0].size() - 1, event);
     write_snapshot(snapshot, folder_ / name);
   };
   constexpr std::int64_t now = 1'700'000'000;

@@ -12,7 +12,9 @@
 namespace leaklab {
 namespace {
 
+using made::change;
 using made::MadeStack;
+using made::part;
 using made::Program;
 using made::Training;
 using testing::AnyOf;
@@ -247,9 +249,9 @@ TEST(Diagnosis, graphs_kept_in_private_pools_are_told_as_such) {
   }
   auto snapshot = program.dump();
   snapshot.pools.emplace_back(1, 0);
-  for (auto& event : snapshot.traces[0]) {
+  change(snapshot.traces[0], [](TraceEvent& event) {
     if (event.size == 2048) event.pool = 1;
-  }
+  });
   EXPECT_EQ(diagnose(snapshot).findings.front().taxonomy, "L30");
 }
 
@@ -912,7 +914,7 @@ TEST(Diagnosis, where_only_live_blocks_have_frames_these_name_the_line) {
     program.alloc(Program::line(16), 640);
   }
   auto snapshot = program.dump();
-  for (auto& event : snapshot.traces[0]) event.stack = 0;
+  change(snapshot.traces[0], [](TraceEvent& event) { event.stack = 0; });
   const auto found = diagnose(snapshot);
   expect_leak(found, 16, 640, 0);
   EXPECT_THAT(found.limits, Contains(HasSubstr("by the live blocks alone")));
@@ -1031,7 +1033,7 @@ TEST(Diagnosis, the_device_that_leaks_is_told_among_several) {
   }
   auto snapshot = leaky.dump();
   const auto clean = quiet.dump();
-  snapshot.traces.insert(snapshot.traces.begin(), std::vector<TraceEvent>());
+  snapshot.traces.insert(snapshot.traces.begin(), Trace());
   for (auto& segment : snapshot.segments) segment.device = 1;
   const auto found = diagnose(snapshot);
   expect_leak(found, 16, 640, 0);
@@ -1050,7 +1052,7 @@ Snapshot two_devices() {
   auto snapshot = program.dump();
   const auto larger = [](std::int64_t bytes) { return bytes == 640 ? 6400 : bytes; };
   snapshot.traces.push_back(snapshot.traces[0]);
-  for (auto& event : snapshot.traces[1]) event.size = larger(event.size);
+  change(snapshot.traces[1], [&](TraceEvent& event) { event.size = larger(event.size); });
   auto segment = snapshot.segments[0];
   segment.device = 1;
   segment.first_block = segment.blocks;
@@ -1280,10 +1282,9 @@ TEST(Diagnosis, doubts_of_one_device_are_not_outweighed_by_another_one) {
   }
   auto snapshot = program.dump();
   ASSERT_EQ(diagnose(snapshot).verdict, Verdict::undecided);
-  snapshot.traces.push_back(snapshot.traces[0]);
   // The same stacks but for those of the evaluation.
-  auto& trace = snapshot.traces[1];
-  trace.erase(trace.begin() + static_cast<std::ptrdiff_t>(trace.size() * 6 / 10), trace.end());
+  const auto& trace = snapshot.traces[0];
+  snapshot.traces.push_back(part(trace, 0, trace.size() * 6 / 10));
   snapshot.segments.clear();
   snapshot.blocks.clear();
   EXPECT_EQ(diagnose(snapshot, {}).verdict, Verdict::undecided);
@@ -1291,7 +1292,7 @@ TEST(Diagnosis, doubts_of_one_device_are_not_outweighed_by_another_one) {
 
 TEST(Diagnosis, a_device_without_a_trace_is_told_beside_one_that_has_one) {
   auto snapshot = two_devices();
-  snapshot.traces[1].clear();
+  snapshot.traces[1] = {};
   const auto found = diagnose(snapshot);
   EXPECT_THAT(found.limits, Contains(HasSubstr("there is no trace of device 1")));
 }
@@ -1306,7 +1307,7 @@ TEST(Diagnosis, marks_of_one_device_tell_the_steps_of_another) {
     program.mark("END", "## step " + std::to_string(step) + " ##");
   }
   auto snapshot = program.dump();
-  snapshot.traces.insert(snapshot.traces.begin(), std::vector<TraceEvent>());
+  snapshot.traces.insert(snapshot.traces.begin(), Trace());
   for (auto& segment : snapshot.segments) segment.device = 1;
   const auto found = diagnose(snapshot);
   EXPECT_EQ(found.steps.source, "annotations");

@@ -12,6 +12,7 @@
 namespace leaklab {
 namespace {
 
+using made::change;
 using made::Program;
 using made::Training;
 using testing::HasSubstr;
@@ -110,7 +111,9 @@ TEST(Import, of_several_devices_the_worst_is_imported_and_told) {
   }
   auto snapshot = program.dump();
   snapshot.traces.push_back(snapshot.traces[0]);
-  for (auto& event : snapshot.traces[1]) event.size = event.size == 640 ? 6400 : event.size;
+  change(snapshot.traces[1], [](TraceEvent& event) {
+    if (event.size == 640) event.size = 6400;
+  });
   const auto imported = import_snapshot(snapshot);
   EXPECT_EQ(imported.diagnosis.device, 1);
   EXPECT_EQ(imported.pattern.growth().per_period("requested"), 6400);

@@ -19,6 +19,23 @@ struct MadeFrame {
   std::uint64_t line = 0;
 };
 
+// Does `act` to each event.
+template <typename Act>
+void change(Trace& trace, Act act) {
+  for (std::size_t at = 0; at < trace.size(); ++at) {
+    auto event = trace[at];
+    act(event);
+    trace.set(at, event);
+  }
+}
+
+// The events from `first` on, up to `end`.
+inline Trace part(const Trace& trace, std::size_t first, std::size_t end) {
+  Trace events;
+  for (std::size_t at = first; at < end; ++at) events.push_back(trace[at]);
+  return events;
+}
+
 using MadeStack = std::vector<MadeFrame>;  // innermost first
 
 class Program {
@@ -111,11 +128,9 @@ class Program {
   // The trace keeps its newest entries only.
   void keep_newest(std::size_t entries) {
     auto& trace = made_.traces[0];
-    if (trace.size() > entries) {
-      trace.erase(trace.begin(), trace.end() - static_cast<std::ptrdiff_t>(entries));
-    }
+    if (trace.size() > entries) trace = part(trace, trace.size() - entries, trace.size());
   }
-  void drop_history() { made_.traces[0].clear(); }
+  void drop_history() { made_.traces[0] = {}; }
 
   // Dumps: what is live becomes blocks of one segment.
   Snapshot dump() {

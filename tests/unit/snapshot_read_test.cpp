@@ -115,7 +115,7 @@ TEST(ReadSnapshot, EveryColumnArrives) {
   ASSERT_THAT(snapshot.traces, SizeIs(2));
   EXPECT_THAT(snapshot.traces[0], IsEmpty());
   ASSERT_THAT(snapshot.traces[1], SizeIs(2));
-  const TraceEvent& alloc = snapshot.traces[1][0];
+  const TraceEvent alloc = snapshot.traces[1][0];
   EXPECT_EQ(alloc.kind, EventKind::alloc);
   EXPECT_EQ(alloc.address, 0x7fc309a00000U);
   EXPECT_EQ(alloc.size, 512);
@@ -230,7 +230,7 @@ TEST(ReadSnapshot, PoolIdsAreReadOfEventsToo) {
   const Document document = {{"device_traces", {{first, event("alloc", 3, 4)}}}};
   for (const bool lists : {false, true}) {
     const Snapshot snapshot = read(document, {.protocol = 5, .pools_are_lists = lists});
-    const TraceEvent& event = snapshot.traces[0][0];
+    const TraceEvent event = snapshot.traces[0][0];
     EXPECT_EQ(snapshot.pools[event.pool], std::pair(std::int64_t{1}, std::int64_t{0}));
     EXPECT_EQ(snapshot.traces[0][1].pool, 0U);
     EXPECT_THAT(snapshot.values, IsEmpty());

@@ -147,7 +147,7 @@ class Random {
   }
 
   void add_trace() {
-    std::vector<TraceEvent>& trace = snapshot_.traces.emplace_back();
+    Trace& trace = snapshot_.traces.emplace_back();
     std::vector<Extra>& extras = snapshot_.trace_extras.emplace_back();
     for (std::size_t k = deep_ ? pick(9) : pick(8) == 0 ? pick(2500) : pick(100); k > 0; --k) {
       TraceEvent event;
@@ -232,13 +232,15 @@ TEST(WriteSnapshot, ADifferenceIsNamedWithItsPlace) {
                                           "tests/data/snapshots/bounded_cache_clean.pickle");
   Snapshot other = snapshot;
   EXPECT_EQ(difference(snapshot, other), "");
-  other.traces[0][17].stack = 0;
+  TraceEvent event = other.traces[0][17];
+  event.stack = 0;
+  other.traces[0].set(17, event);
   EXPECT_EQ(difference(snapshot, other), "traces[0][17].stack");
   other = snapshot;
   other.blocks[3].size += 1;
   EXPECT_EQ(difference(snapshot, other), "blocks[3].size");
   other = snapshot;
-  other.traces[0].pop_back();
+  other.traces[0].push_back(event);
   EXPECT_EQ(difference(snapshot, other), "traces[0]");
   other = snapshot;
   other.allocator_settings["max_split_size"] = 5;

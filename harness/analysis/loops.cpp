@@ -611,7 +611,7 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
   const bool often_long = std::ranges::count_if(gaps, is_long) * 4 > std::ssize(gaps);
   std::vector<bool> usual(all_.places + 1);
   for (std::size_t visit = 0; visit < gaps.size(); ++visit) {
-    if (gaps[visit] * 4 > median * 5 && !often_long) continue;
+    if (is_long(gaps[visit]) && !often_long) continue;
     for (auto q = at[visit]; q < at[visit + 1]; ++q) {
       usual[symbols_[tokens_[sequence[q]].symbol].place] = true;
     }

@@ -451,7 +451,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   const auto middle = (left.front().step + count) / 2;
   const auto late =
       std::ranges::count_if(left, [&](const Left& each) { return each.step >= middle; });
-  if (late * 3 < static_cast<std::int64_t>(left.size())) {
+  if (late * 3 + 1 < std::ssize(left)) {
     judged.judgement = Judgement::stopped;
     return judged;
   }

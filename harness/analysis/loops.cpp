@@ -487,7 +487,7 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   // What has no backward pass of its own while the loop around it has. Micro-batches whose losses
   // are summed for one backward pass are steps.
   return (above || !calls_modules(sequence, inner.at) || stands_before(sequence, outer, inner)) &&
-         others_matter && with_others(sequence, inner.at) < 0.3 &&
+         others_matter && with_others(sequence, inner.at) < 0.55 &&
          with_others(sequence, outer.at) > 0.7;
 }
 

@@ -68,9 +68,13 @@ Action add(CLI::App& app) {
 }
 
 const CommandRegistration registration{
-    {"record", "Runs each twin twice and stores the growth that was the same as a baseline.",
+    {"record",
+     "Runs each twin twice and stores the growth that was the same as a baseline.",
      "  leaklab record --env cpu\n"
      "  leaklab record 'retained_graph_*' --baselines my_baselines",
+     {{Exit::ok, "written, or skipped beside others"},
+      {Exit::finding, "one was refused, with the reason"},
+      {Exit::nothing_ran, "nothing could run here"}},
      add}};
 
 }  // namespace

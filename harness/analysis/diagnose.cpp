@@ -128,8 +128,8 @@ std::string_view to_string(Verdict verdict) {
 }
 
 std::string devices_text(const std::vector<std::int64_t>& devices) {
-  return devices.size() == 1 ? fmt::format("device {}", devices.front())
-                             : fmt::format("devices {}", fmt::join(devices, " and "));
+  return fmt::format("device{} {}", devices.size() == 1 ? "" : "s",
+                     fmt::join(devices, devices.size() == 2 ? " and " : ", "));
 }
 
 std::string steps_not_as_told(const DiagnoseOptions& told) {

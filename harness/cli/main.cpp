@@ -43,7 +43,7 @@ void refuse_empty_words(int argc, char** argv) {
     std::string word = argv[i];
     options = options && word != "--";
     const bool is_option = options && word.starts_with("--");
-    if (is_option && word.ends_with('=')) {
+    if (is_option && word.find('=') + 1 == word.size()) {
       word.pop_back();
       throw UsageError(fmt::format("the value of {} is empty; give one or leave it out", word));
     }

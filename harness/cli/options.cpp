@@ -252,7 +252,8 @@ void StepOptions::add_to(CLI::App& app) {
   app.add_option("--steps", steps, "how many steps the trace holds, if you know")
       ->type_name("N")
       ->check(CLI::Range(1, 1'000'000'000));
-  app.add_option("--step-site", step_site, "a line that each step runs once, if you know")
+  app.add_option("--step-site", step_site,
+                 "a line that each step runs once, if you know; not with --steps")
       ->type_name("FILE:LINE");
 }
 

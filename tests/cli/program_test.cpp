@@ -113,6 +113,7 @@ TEST_F(Program, an_empty_value_is_refused) {
             "leaklab: argument 2 is empty; give a value or leave it out\n");
   EXPECT_EQ(refused("diagnose -- --json= ''", 2),
             "leaklab: argument 4 is empty; give a value or leave it out\n");
+  EXPECT_THAT(refused("import --report=https://x?y= none.pickle", 2), HasSubstr("none.pickle"));
 }
 
 TEST_F(Program, each_command_tells_its_exit_codes_in_one_form) {

@@ -1,4 +1,4 @@
-// 32768 bytes a step stay, allocated in d19.py line 621.
+// 32768 bytes a step stay, allocated in d19.py line 621 and d19.py line 624.
 #include "leaklab/performer.h"
 #include "leaklab/scenario.h"
 
@@ -14,7 +14,7 @@ static Pattern pattern() {
 LEAKLAB_SCENARIO(
     imported_cuda_graph_per_step, .taxonomy = "L17",
     // As the file was diagnosed.
-    .summary = "32768 bytes a step stay, allocated in d19.py line 621",
+    .summary = "32768 bytes a step stay, allocated in d19.py line 621 and d19.py line 624",
     // Where it comes from.
     .reports = {"d19_cuda_graph_per_step_leak.pickle"},
     // What ends it.

@@ -1,4 +1,4 @@
-// 76288 bytes in 3 steps stay, allocated in d09.py line 401.
+// 76288 bytes in 3 steps stay, allocated in d09.py line 401 and d09.py line 395.
 #include "leaklab/performer.h"
 #include "leaklab/scenario.h"
 
@@ -14,7 +14,7 @@ static Pattern pattern() {
 LEAKLAB_SCENARIO(
     imported_two_leaks, .taxonomy = "L17",
     // As the file was diagnosed.
-    .summary = "76288 bytes in 3 steps stay, allocated in d09.py line 401",
+    .summary = "76288 bytes in 3 steps stay, allocated in d09.py line 401 and d09.py line 395",
     // Where it comes from.
     .reports = {"d09_two_leaks.pickle"},
     // What ends it.

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "../core/size_text.h"
 #include "device_diagnosis.h"
 #include "leaklab/diagnosis.h"
 #include "lifetimes.h"
@@ -63,6 +64,9 @@ std::vector<Finding> live_findings(const Snapshot& snapshot, const Sites& sites)
 
 std::string summary_of(const Diagnosis& diagnosis) {
   const auto& steps = diagnosis.steps;
+  const auto unjudged = diagnosis.unjudged.empty() ? ""
+                                                   : fmt::format("; {} could not be judged",
+                                                                 devices_text(diagnosis.unjudged));
   if (diagnosis.verdict == Verdict::undecided) {
     auto text = fmt::format("Undecided: {}.", diagnosis.limits.empty() ? "the file can't tell"
                                                                        : diagnosis.limits.front());
@@ -71,8 +75,8 @@ std::string summary_of(const Diagnosis& diagnosis) {
   if (diagnosis.verdict == Verdict::clean) {
     return fmt::format(
         "No leak: over {} steps nothing is left behind that the same line did not "
-        "free before.",
-        steps.seen);
+        "free before{}.",
+        steps.seen, unjudged);
   }
   const auto& worst = diagnosis.findings.front();
   auto text =
@@ -82,7 +86,7 @@ std::string summary_of(const Diagnosis& diagnosis) {
     text += fmt::format(" and {} more line{}", diagnosis.findings.size() - 1,
                         diagnosis.findings.size() == 2 ? "" : "s");
   }
-  return text + ".";
+  return text + unjudged + ".";
 }
 
 // What a device's diagnosis says of the program: a leak before undecided before clean, then by how
@@ -96,8 +100,8 @@ auto weight(const Diagnosis& diagnosis, bool did_little) {
 }
 
 // Devices of which the file has live blocks and no history, beside others that have one.
-std::vector<std::string> without_trace(const Snapshot& snapshot) {
-  std::map<std::int32_t, std::int64_t> live;
+std::map<std::int64_t, std::int64_t> live_without_trace(const Snapshot& snapshot) {
+  std::map<std::int64_t, std::int64_t> live;
   for (const auto& segment : snapshot.segments) {
     const auto device = static_cast<std::size_t>(segment.device);
     if (device < snapshot.traces.size() && snapshot.traces[device].size() >= 2) continue;
@@ -106,14 +110,7 @@ std::vector<std::string> without_trace(const Snapshot& snapshot) {
       if (is_live(block)) live[segment.device] += bytes_of(block);
     }
   }
-  std::vector<std::string> told;
-  for (const auto& [device, bytes] : live) {
-    told.push_back(
-        fmt::format("there is no trace of device {}, on which {} are live: call {} before "
-                    "the loop",
-                    device, bytes_text(static_cast<double>(bytes)), record_call));
-  }
-  return told;
+  return live;
 }
 
 }  // namespace
@@ -130,6 +127,24 @@ std::string_view to_string(Verdict verdict) {
   return "undecided";
 }
 
+std::string devices_text(const std::vector<std::int64_t>& devices) {
+  return fmt::format("device{} {}", devices.size() == 1 ? "" : "s",
+                     fmt::join(devices, devices.size() == 2 ? " and " : ", "));
+}
+
+std::string steps_not_as_told(const DiagnoseOptions& told) {
+  if (told.step_file.empty()) {
+    return fmt::format(
+        "the trace shows no loop of {} step{}, as --steps says: leave --steps out, and the steps "
+        "are looked for",
+        told.steps, told.steps == 1 ? "" : "s");
+  }
+  return fmt::format(
+      "no allocation comes again and again from {}:{}, as --step-site says: leave --step-site out, "
+      "and the steps are looked for",
+      shown(told.step_file), told.step_line);
+}
+
 Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
   const Sites sites(snapshot);
   std::vector<Diagnosis> devices;
@@ -137,7 +152,9 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
     // A single event is what recording of the state alone leaves.
     if (snapshot.traces[device].size() < 2) continue;
     if (options.device >= 0 && options.device != static_cast<std::int64_t>(device)) continue;
-    devices.push_back(diagnose_device(snapshot, device, sites, options));
+    auto& each = devices.emplace_back(diagnose_device(snapshot, device, sites, options));
+    const bool is_told = options.steps > 0 || !options.step_file.empty();
+    if (is_told && each.steps.seen == 0) each.limits.front() = steps_not_as_told(options);
   }
   Diagnosis diagnosis;
   if (devices.empty()) {
@@ -155,7 +172,10 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
       return weight(each,
                     snapshot.traces[static_cast<std::size_t>(each.device)].size() * 10 < longest);
     });
+    std::vector<std::int64_t> judged;
+    std::vector<std::int64_t> unjudged;
     for (auto at = devices.begin(); at != devices.end(); ++at) {
+      (at->verdict == Verdict::undecided ? unjudged : judged).push_back(at->device);
       if (at == main) continue;
       if (at->verdict == Verdict::leak) {
         if (at->steps.seen != main->steps.seen) {
@@ -176,8 +196,17 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
     }
     diagnosis = std::move(*main);
     if (options.device < 0) {
-      std::ranges::move(without_trace(snapshot), std::back_inserter(diagnosis.limits));
+      for (const auto& [device, bytes] : live_without_trace(snapshot)) {
+        unjudged.push_back(device);
+        diagnosis.limits.push_back(
+            fmt::format("there is no trace of device {}, on which {} are live: call {} before "
+                        "the loop",
+                        device, size_text(bytes), record_call));
+      }
     }
+    std::ranges::sort(unjudged);
+    diagnosis.judged = std::move(judged);
+    diagnosis.unjudged = std::move(unjudged);
     // Those of one device are sorted already.
     std::ranges::stable_sort(diagnosis.lookalikes, std::greater{}, &Lookalike::bytes);
     diagnosis.lookalikes.resize(std::min(diagnosis.lookalikes.size(), most_lookalikes));
@@ -190,6 +219,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
     if (is_live(block)) diagnosis.live_bytes += bytes_of(block);
   }
   for (const auto& segment : snapshot.segments) diagnosis.reserved_bytes += segment.total_size;
+  diagnosis.steps.asked = options.steps;
   diagnosis.summary = summary_of(diagnosis);
   return diagnosis;
 }

@@ -25,6 +25,9 @@ nlohmann::json rate_json(double bytes) {
   return static_cast<double>(thousandths) / 1000;
 }
 
+// To a hundredth: no one is surer of it.
+double share_json(double share) { return std::round(share * 100) / 100; }
+
 nlohmann::json step_json(std::int64_t step) {
   if (step < 0) return nullptr;
   return step;
@@ -43,7 +46,7 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
                          each.bytes_per_step ? rate_json(*each.bytes_per_step) : nlohmann::json()},
                         {"live_bytes", each.live_bytes},
                         {"live_allocations", each.live_allocations},
-                        {"confidence", each.confidence},
+                        {"confidence", share_json(each.confidence)},
                         {"reason", each.reason},
                         {"fix", each.fix},
                         {"onset_step", step_json(each.onset_step)},
@@ -75,6 +78,8 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
   const auto& steps = diagnosis.steps;
   return {{"verdict", to_string(diagnosis.verdict)},
           {"device", diagnosis.device},
+          {"judged_devices", diagnosis.judged},
+          {"unjudged_devices", diagnosis.unjudged},
           {"bytes_per_step", diagnosis.verdict == Verdict::undecided
                                  ? nlohmann::json()
                                  : rate_json(diagnosis.bytes_per_step)},
@@ -84,7 +89,8 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
            {{"count", steps.count},
             {"seen", steps.seen},
             {"source", steps.source},
-            {"confidence", steps.confidence},
+            {"confidence", share_json(steps.confidence)},
+            {"asked", steps.asked > 0 ? nlohmann::json(steps.asked) : nlohmann::json()},
             {"kinds", steps.kinds},
             {"live_after", steps.live_after},
             {"leaked_after", steps.leaked_after}}},

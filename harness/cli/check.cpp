@@ -61,10 +61,14 @@ Action add(CLI::App& app) {
 }
 
 const CommandRegistration registration{
-    {"check", "Runs scenarios and holds them to what they predict and to the stored baselines.",
+    {"check",
+     "Runs scenarios and holds them to what they predict and to the stored baselines.",
      "  leaklab check\n"
      "  leaklab check --env cpu 'retained_graph_*'\n"
      "  leaklab check --strict --json result.json",
+     {{Exit::ok, "all as predicted and as stored"},
+      {Exit::finding, "a regression, or a run that failed"},
+      {Exit::nothing_ran, "nothing could run here"}},
      add}};
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +19,11 @@ struct Command {
   std::string name;
   std::string summary;   // one sentence
   std::string examples;  // shown at the end of its help
+  // What its exit codes mean, but for the two that mean the same for all: usage and internal.
+  std::map<Exit, std::string> exits;
   // Declares its arguments; the action finds their values.
   std::function<Action(CLI::App&)> add;
+  std::string notes = {};  // what else its help says
   bool hidden = false;
 };
 

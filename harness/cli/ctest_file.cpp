@@ -64,8 +64,12 @@ Action add(CLI::App& app) {
 }
 
 const CommandRegistration registration{
-    {"ctest-file", "Writes one CTest test for each scenario.",
-     "  leaklab ctest-file tests.cmake --program leaklab --env cpu", add,
+    {"ctest-file",
+     "Writes one CTest test for each scenario.",
+     "  leaklab ctest-file tests.cmake --program leaklab --env cpu",
+     {{Exit::ok, "written"}},
+     add,
+     /*notes=*/"",
      /*hidden=*/true}};
 
 }  // namespace

@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <regex>
 
+#include "analysis/sites.h"
 #include "command.h"
 #include "leaklab/diagnosis.h"
 #include "options.h"
@@ -19,7 +22,7 @@ struct Options {
   std::vector<std::string> files;
   StepOptions steps;
   bool frames = false;
-  std::int64_t device_memory = 0;  // bytes; 0: not told
+  std::optional<std::string> device_memory;
   std::string json;
 };
 
@@ -35,6 +38,29 @@ Exit exit_of(const std::vector<Exit>& files) {
     if (std::ranges::find(files, code) != files.end()) return code;
   }
   return Exit::ok;
+}
+
+// CLI11 takes whole numbers only.
+std::int64_t device_bytes(const std::string& size) {
+  static const std::regex form(R"(([0-9]{1,16}(\.[0-9]{1,16})?) ?(([kmgtp]?)b?|([kmgtp])ib?))",
+                               std::regex::icase);
+  constexpr double least = 1 << 20;  // less is a number whose unit was left out
+  constexpr double most = 1LL << 50;
+  std::smatch parts;
+  if (size.size() < 40 && std::regex_match(size, parts, form)) {
+    const auto number = parts.str(1);
+    double bytes = 0;
+    std::from_chars(number.data(), number.data() + number.size(), bytes);
+    const bool binary = parts.length(5) > 0;
+    const auto unit = lower(parts.str(binary ? 5 : 4));
+    const auto power = unit.empty() ? 0 : std::string_view("kmgtp").find(unit) + 1;
+    bytes *= std::pow(binary ? 1024 : 1000, power);
+    if (bytes >= least && bytes <= most) return std::llround(bytes);
+  }
+  throw UsageError(
+      fmt::format("--device-memory takes the size of the device, such as 80GiB, 79.25GiB, 80GB or "
+                  "85899345920 for bytes, 1 MiB or more, not '{:.80}'",
+                  size));
 }
 
 // Linear: the segments grow as what leaks, in blocks that the allocator rounds up.
@@ -72,6 +98,7 @@ nlohmann::json steps_until_full(const Diagnosis& diagnosis, const std::optional<
 
 Exit run(const Options& options) {
   const auto asked = options.steps.asked();
+  const auto memory = options.device_memory ? device_bytes(*options.device_memory) : 0;
   keep(options.files, "--json", options.json);
   const auto style = style_of(stdout);
   std::vector<Exit> codes;
@@ -81,11 +108,9 @@ Exit run(const Options& options) {
     try {
       const auto snapshot = read_input(file);
       const auto diagnosis = diagnose(snapshot, asked);
-      const DiagnoseView view{options.frames, asked.steps,
-                              time_left(snapshot, diagnosis, options.device_memory)};
+      const DiagnoseView view{options.frames, memory, time_left(snapshot, diagnosis, memory)};
       codes.push_back(exit_of(diagnosis.verdict));
       auto& document = documents.emplace_back(to_json(diagnosis));
-      document["steps"]["asked"] = asked.steps > 0 ? nlohmann::json(asked.steps) : nlohmann::json();
       document["steps_until_full"] = steps_until_full(diagnosis, view.time_left);
       if (!text.empty()) text += '\n';
       text += diagnose_text(input_name(file), diagnosis, view, style);
@@ -110,26 +135,26 @@ Action add(CLI::App& app) {
   app.add_flag("--frames", options->frames, "show the frames around each line");
   app.add_option("--device-memory", options->device_memory,
                  "how much the device has, such as 80GiB: tells after how many steps it is full")
-      ->type_name("SIZE")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
-      // Less is a number whose unit was left out.
-      ->check(CLI::Range(std::int64_t{1} << 20, std::int64_t{1} << 50));
+      ->type_name("SIZE");
   add_json(app, options->json);
   return [options] { return run(*options); };
 }
 
 const CommandRegistration registration{
-    {"diagnose", "Says whether a PyTorch memory snapshot shows a leak, where and how fast.",
+    {"diagnose",
+     "Says whether a PyTorch memory snapshot shows a leak, where and how fast.",
      "  leaklab diagnose snapshot.pickle\n"
      "  leaklab diagnose --json - before.pickle after.pickle\n"
      "  zstd -dc snapshot.pickle.zst | leaklab diagnose -\n"
      "  leaklab diagnose --device-memory 80GiB snapshot.pickle\n"
-     "  leaklab diagnose --step-site train.py:120 snapshot.pickle\n"
-     "Exit codes: 0 clean, 1 a leak, 2 a file that can't be read, 5 undecided: the file can't "
-     "tell.\n"
-     "Of several files all are diagnosed, and the code is the first that holds of 2, 1, 5 and 0;\n"
-     "the document of a file that can't be read has an \"error\".",
-     add}};
+     "  leaklab diagnose --step-site train.py:120 snapshot.pickle",
+     {{Exit::ok, "clean"},
+      {Exit::finding, "a leak"},
+      {Exit::undecided, "undecided: the file can't tell"}},
+     add,
+     "Of several files all are diagnosed, and the code is the first that holds of 2, 1, 5 and 0. "
+     "--json writes an object for one file, a list of such objects for several, in their order; "
+     "that of a file that can't be read has an \"error\"."}};
 
 }  // namespace
 }  // namespace leaklab

@@ -55,11 +55,13 @@ Action add(CLI::App& app) {
 }
 
 const CommandRegistration registration{
-    {"diff", "Shows by line what lives in the second of two snapshots only.",
-     "  leaklab diff step10.pickle step20.pickle\n"
+    {"diff",
+     "Shows by line what lives in the second of two snapshots only.",
+     "  leaklab diff step10.pickle step20.pickle",
+     {{Exit::ok, "compared, whatever lives in the second file"}},
+     add,
      "Needs no history: frames of live blocks are enough. Warns of two files that are not of one "
-     "program,\nnot of one device, not both with frames, or not in the order of time.",
-     add}};
+     "program, not of one device, not both with frames, or not in the order of time."}};
 
 }  // namespace
 }  // namespace leaklab

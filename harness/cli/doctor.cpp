@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "analysis/sites.h"
 #include "command.h"
 #include "leaklab/engine.h"
 #include "options.h"
@@ -112,7 +113,7 @@ Exit run(const Options& options) {
       {"baselines", {{"root", root.string()}, {"folders", count_baselines(root)}}},
       {"environments", nlohmann::json::object()}};
   auto text = fmt::format("leaklab {}, built with {}, {} scenarios\nbaselines in {}\n",
-                          LEAKLAB_VERSION, compiler, scenarios().size(), root.string());
+                          LEAKLAB_VERSION, compiler, scenarios().size(), shown(root.string()));
   for (const std::string backend : {"cpu", "cuda"}) {
     auto found = examine(backend);
     text += text_of(backend, found, document["baselines"]["folders"], style);
@@ -132,9 +133,11 @@ Action add(CLI::App& app) {
 }
 
 const CommandRegistration registration{
-    {"doctor", "Says what each environment and probe can do on this machine, and why not.",
+    {"doctor",
+     "Says what each environment and probe can do on this machine, and why not.",
      "  leaklab doctor\n"
      "  leaklab doctor --json -",
+     {{Exit::ok, "told"}},
      add}};
 
 }  // namespace

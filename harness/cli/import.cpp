@@ -10,6 +10,7 @@
 #include <regex>
 #include <utility>
 
+#include "analysis/sites.h"
 #include "command.h"
 #include "leaklab/error.h"
 #include "leaklab/file.h"
@@ -137,6 +138,29 @@ std::string growth_text(const Pattern& pattern) {
                              : fmt::format("{} {} in {} steps", growth, bytes, pattern.period);
 }
 
+// "train.py line 7"; empty where the file does not tell.
+std::string place_text(const CodeSite& site) {
+  if (site.file.empty()) return "";
+  if (site.is_function_alone()) return site.function;
+  return fmt::format("{} line {}", std::filesystem::path(site.file).filename().string(), site.line);
+}
+
+// ", allocated in train.py line 7, model.py line 3, data.py line 1 and 2 more places".
+std::string places_text(const std::vector<Finding>& findings) {
+  constexpr std::size_t most = 3;
+  std::vector<std::string> places;
+  for (const auto& finding : findings) {
+    const auto place = place_text(finding.site);
+    if (!place.empty() && std::ranges::find(places, place) == places.end()) places.push_back(place);
+  }
+  if (places.empty()) return "";
+  auto last = places.back();
+  if (places.size() > most) last = fmt::format("{} more places", places.size() - most);
+  places.resize(std::min(most, places.size() - 1));
+  if (places.empty()) return ", allocated in " + last;
+  return fmt::format(", allocated in {} and {}", fmt::join(places, ", "), last);
+}
+
 Told told_of(const Diagnosis& diagnosis, const Pattern& pattern, const std::string& wish) {
   Told told;
   told.leak = diagnosis.verdict == Verdict::leak;
@@ -159,15 +183,7 @@ Told told_of(const Diagnosis& diagnosis, const Pattern& pattern, const std::stri
   }
   const auto& first = diagnosis.findings.front();
   if (told.taxonomy.empty()) told.taxonomy = first.taxonomy.empty() ? "L02" : first.taxonomy;
-  told.summary = growth_text(pattern) + " stay";
-  if (first.site.is_function_alone()) {
-    told.summary += ", allocated in " + first.site.function;
-  } else if (!first.site.file.empty()) {
-    told.summary +=
-        fmt::format(", allocated in {} line {}",
-                    std::filesystem::path(first.site.file).filename().string(), first.site.line);
-  }
-  told.summary = harmless(told.summary);
+  told.summary = harmless(growth_text(pattern) + " stay" + places_text(diagnosis.findings));
   told.fix = harmless(first.fix.empty() ? "free in each step what the step allocates" : first.fix);
   while (told.fix.ends_with('.')) told.fix.pop_back();
   return told;
@@ -177,7 +193,7 @@ Told told_of(const Diagnosis& diagnosis, const Pattern& pattern, const std::stri
 std::vector<std::int64_t> read_series(const std::string& file) {
   constexpr double largest = 9007199254740992;  // to which a double holds every whole number
   std::vector<std::int64_t> levels;
-  const auto text = read_file(input_path(file));
+  const auto text = read_text_input(file);
   std::string unread;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -193,13 +209,17 @@ std::vector<std::int64_t> read_series(const std::string& file) {
     double value = 0;
     const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
     const bool is_number = error == std::errc() && stop == cell.data() + cell.size();
-    if (is_number && value >= 0 && value <= largest && value == std::floor(value)) {
+    const bool too_large = error == std::errc::result_out_of_range || value > largest;
+    if (is_number && value >= 0 && !too_large && value == std::floor(value)) {
       levels.push_back(static_cast<std::int64_t>(value));
       continue;
     }
-    const auto told = fmt::format("{}, line {}: '{}' is no whole number of bytes", input_name(file),
-                                  number, harmless(cell));
-    if (is_number || !levels.empty()) throw UsageError(told);
+    const auto told = fmt::format(
+        "{}, line {}: '{:.80}' is {}", input_name(file), number, harmless(cell),
+        too_large
+            ? fmt::format("too large; give at most {} bytes", static_cast<std::int64_t>(largest))
+            : "no whole number of bytes");
+    if (is_number || too_large || !levels.empty()) throw UsageError(told);
     if (unread.empty()) unread = told;
   }
   if (levels.empty()) {
@@ -305,9 +325,9 @@ Exit run(const Options& options) {
     progress.clear();
     pattern = imported.pattern;
     told = told_of(imported.diagnosis, pattern, options.taxonomy);
-    text = fmt::format("{}\nkept {} of {} allocations, {} of {} steps{}\n",
-                       imported.diagnosis.summary, imported.kept, imported.allocations,
-                       pattern.steps.size(), imported.diagnosis.steps.seen,
+    text = fmt::format("{}\nkept {} of {}, {} of {}{}\n", imported.diagnosis.summary, imported.kept,
+                       counted(imported.allocations, "allocation"), pattern.steps.size(),
+                       counted(imported.diagnosis.steps.seen, "step"),
                        imported.merely_grows
                            ? "; none stays by itself, so the growth of a period is one allocation"
                            : "");
@@ -322,8 +342,8 @@ Exit run(const Options& options) {
   text += fmt::format(
       "wrote {} and its pattern\n{}build it:  cmake --build --preset release\n"
       "run it:    leaklab check {}\nstore it:  leaklab record {}\n",
-      file.string(), options.dir.empty() ? "" : "move both:  to scenarios/ of the source folder\n",
-      id, id);
+      shown(file.string()),
+      options.dir.empty() ? "" : "move both:  to scenarios/ of the source folder\n", id, id);
   write(files, file, data, options.json, document, text);
   return Exit::ok;
 }
@@ -352,9 +372,11 @@ Action add(CLI::App& app) {
 }
 
 const CommandRegistration registration{
-    {"import", "Makes a small scenario that leaks as a user's memory snapshot does.",
+    {"import",
+     "Makes a small scenario that leaks as a user's memory snapshot does.",
      "  leaklab import snapshot.pickle --id reported_cache --report owner/repository#123\n"
      "  leaklab import --from-series memory.csv --class L20",
+     {{Exit::ok, "a scenario was written"}, {Exit::undecided, "undecided: the file can't tell"}},
      add}};
 
 }  // namespace

@@ -81,10 +81,12 @@ Action add(CLI::App& app) {
   return [options] { return list(*options); };
 }
 
-const CommandRegistration registration{{"list", "Names the scenarios of this program.",
+const CommandRegistration registration{{"list",
+                                        "Names the scenarios of this program.",
                                         "  leaklab list --kind lookalike\n"
                                         "  leaklab list --class L20\n"
                                         "  leaklab list --json -",
+                                        {{Exit::ok, "told"}},
                                         add}};
 
 }  // namespace

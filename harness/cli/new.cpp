@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "analysis/sites.h"
 #include "command.h"
 #include "leaklab/file.h"
 #include "leaklab/taxonomy.h"
@@ -84,7 +85,7 @@ Exit run(const Options& options) {
       options.json, {{"file", file.string()}},
       fmt::format("wrote {}\nbuild it:  cmake --build --preset release\nrun it:    leaklab run {}\n"
                   "The tests ask for the public reports behind it: fill in .reports.\n",
-                  file.string(), options.id));
+                  shown(file.string()), options.id));
   return Exit::ok;
 }
 
@@ -102,9 +103,11 @@ Action add(CLI::App& app) {
 }
 
 const CommandRegistration registration{
-    {"new", "Writes a scenario file that builds, runs and meets its own prediction.",
+    {"new",
+     "Writes a scenario file that builds, runs and meets its own prediction.",
      "  leaklab new tensor_cache_by_shape --class L20\n"
      "  leaklab new allocator_cache_is_no_leak --class N01 --dir scenarios",
+     {{Exit::ok, "written"}},
      add}};
 
 }  // namespace

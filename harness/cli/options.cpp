@@ -1,15 +1,21 @@
 #include "options.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fnmatch.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
+#include "analysis/sites.h"
 #include "leaklab/error.h"
 #include "leaklab/file.h"
 
@@ -25,6 +31,68 @@ bool is_lower_snake(std::string_view id) {
   };
   return !id.empty() && id.size() <= longest_id && is_letter(id.front()) && id.back() != '_' &&
          std::ranges::all_of(id, is_allowed) && id.find("__") == std::string_view::npos;
+}
+
+// Lets `read` read the file; where it can't, the message names the file as the caller did.
+void with_input(const std::string& file, const std::function<void(const std::string&)>& read) {
+  static bool is_read = false;
+  if (file == "-") {
+    if (::fcntl(STDIN_FILENO, F_GETFD) < 0) {
+      throw UsageError("standard input is closed; name a file or pipe one in");
+    }
+    if (std::exchange(is_read, true)) {
+      throw UsageError("standard input is named twice and can be read once; name a file");
+    }
+  }
+  const auto path = input_path(file);
+  try {
+    read(path);
+  } catch (const UsageError& error) {
+    std::string told = error.what();
+    if (const auto at = told.find(path); at != std::string::npos) {
+      told.replace(at, path.size(), input_name(file));
+    }
+    throw UsageError(told);
+  }
+}
+
+// By the first bytes. Those of a pipe are for the reader alone.
+void refuse_packed(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return;
+  std::string start(6, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  const auto word = path == standard_input ? "FILE" : shell_word(path);
+  for (const auto& [magic, program] :
+       {std::pair("\x1f\x8b", "gzip"), std::pair("BZh", "bzip2"), std::pair("\xfd\x37zXZ", "xz"),
+        std::pair("\x28\xb5\x2f\xfd", "zstd"), std::pair("\x04\x22\x4d\x18", "lz4")}) {
+    if (!start.starts_with(magic)) continue;
+    throw UsageError(fmt::format("{} is packed by {}; unpack it with `{} -dc {} >snapshot.pickle`",
+                                 path, program, program, word));
+  }
+  if (start.starts_with("PK\x03\x04")) {
+    throw UsageError(
+        fmt::format("{} is a zip archive, as torch.save writes; give the file that "
+                    "torch.cuda.memory._dump_snapshot wrote, and if that is in it, unpack it with "
+                    "`unzip {}`",
+                    path, word));
+  }
+}
+
+// Without it no free can be told from another.
+void expect_addresses(const Snapshot& snapshot, const std::string& path) {
+  for (std::size_t device = 0; device < snapshot.traces.size(); ++device) {
+    const auto& trace = snapshot.traces[device];
+    const auto lacking = std::ranges::find_if(trace, [](const TraceEvent& event) {
+      return event.kind <= EventKind::free_completed && (event.keys & TraceEvent::has_address) == 0;
+    });
+    if (lacking == trace.end()) continue;
+    throw UsageError(
+        fmt::format("{}: `addr` of device_traces[{}][{}] is missing; record the "
+                    "snapshot again",
+                    path, device, lacking - trace.begin()));
+  }
 }
 
 }  // namespace
@@ -108,24 +176,24 @@ std::string input_path(const std::string& file) {
   return file == "-" ? std::string(standard_input) : file;
 }
 
-std::string input_name(const std::string& file) { return file == "-" ? "standard input" : file; }
+std::string input_name(const std::string& file) {
+  return file == "-" ? "standard input" : shown(file);
+}
 
 Snapshot read_input(const std::string& file) {
-  static bool is_read = false;
-  if (file != "-") return read_snapshot(file);
-  if (std::exchange(is_read, true)) {
-    throw UsageError("standard input is named twice and can be read once; name a file");
-  }
-  try {
-    return read_snapshot(input_path(file));
-  } catch (const UsageError& error) {
-    // By its path it is read in pieces, as any pipe; who wrote "-" knows it by another name.
-    std::string told = error.what();
-    if (const auto at = told.find(standard_input); at != std::string::npos) {
-      told.replace(at, standard_input.size(), input_name(file));
-    }
-    throw UsageError(told);
-  }
+  Snapshot snapshot;
+  with_input(file, [&](const std::string& path) {
+    refuse_packed(path);
+    snapshot = read_snapshot(path);
+    expect_addresses(snapshot, path);
+  });
+  return snapshot;
+}
+
+std::string read_text_input(const std::string& file) {
+  std::string text;
+  with_input(file, [&](const std::string& path) { text = read_file(path); });
+  return text;
 }
 
 void keep(const std::vector<std::string>& others, std::string_view option,
@@ -154,12 +222,16 @@ void print(const std::string& json, const nlohmann::json& document, const std::s
 }
 
 void complain(std::string_view sentence) {
-  // Not fmt::print, which throws where standard error can't be written.
-  auto line = fmt::format("leaklab: {}\n", sentence);
-  // Names of files may hold what a terminal takes for orders.
-  std::ranges::replace_if(
-      line, [](unsigned char c) { return (c < ' ' && c != '\n') || c == 0x7f; }, '?');
-  std::fputs(line.c_str(), stderr);
+  const auto style = style_of(stderr);
+  std::istringstream lines(fmt::format("leaklab: {}", sentence));
+  for (std::string line; std::getline(lines, line);) {
+    // Names of files may hold what a terminal takes for orders.
+    line = shown(line);
+    // A log keeps a line whole, to be searched.
+    if (style.width != 0) line = wrapped(line, line.find_first_not_of(' '), style);
+    // Not fmt::print, which throws where standard error can't be written.
+    std::fputs((line + '\n').c_str(), stderr);
+  }
 }
 
 std::string relative_file(const Scenario& scenario) {
@@ -180,7 +252,8 @@ void StepOptions::add_to(CLI::App& app) {
   app.add_option("--steps", steps, "how many steps the trace holds, if you know")
       ->type_name("N")
       ->check(CLI::Range(1, 1'000'000'000));
-  app.add_option("--step-site", step_site, "a line that each step runs once, if you know")
+  app.add_option("--step-site", step_site,
+                 "a line that each step runs once, if you know; not with --steps")
       ->type_name("FILE:LINE");
 }
 
@@ -188,6 +261,9 @@ DiagnoseOptions StepOptions::asked() const {
   DiagnoseOptions asked;
   asked.steps = steps;
   if (!step_site) return asked;
+  if (steps > 0) {
+    throw UsageError("--steps and --step-site both tell the steps; give one of them");
+  }
   const auto colon = step_site->rfind(':');
   if (colon != std::string::npos && colon > 0) {
     const auto* last = step_site->data() + step_site->size();

@@ -64,11 +64,14 @@ constexpr std::size_t longest_id = 60;
 // Throws UsageError for an id that is none or that a scenario has already.
 std::filesystem::path new_scenario_file(const std::string& id, const std::string& dir);
 
-// "-" as a file to read is standard input: where that is found, and how messages name it.
+// "-" as a file to read is standard input: where that is found. How a text names a file, without
+// what a terminal would take for orders.
 std::string input_path(const std::string& file);
 std::string input_name(const std::string& file);
-// read_snapshot() of such a file. Standard input can be read once only.
+// read_snapshot() and read_file() of such a file; what is packed is refused with the command that
+// unpacks it. Standard input can be read once only.
 Snapshot read_input(const std::string& file);
+std::string read_text_input(const std::string& file);
 
 // Throws UsageError where `output`, of an option of that name, is the same file as one of `others`.
 void keep(const std::vector<std::string>& others, std::string_view option,

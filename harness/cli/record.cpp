@@ -55,7 +55,8 @@ Exit run(const Options& options) {
                       {"file", result.file.string()}});
   }
   print(options.json, {{"results", std::move(listed)}}, text_of(results, style_of(stdout)));
-  if (std::ranges::any_of(results, &RecordResult::failed)) return Exit::internal;
+  const auto failed = std::ranges::find_if(results, &RecordResult::failed);
+  if (failed != results.end()) return failed->code;
   if (std::ranges::count(results, "refused", word_of) > 0) return Exit::finding;
   return std::ranges::all_of(results, &RecordResult::skipped) ? Exit::nothing_ran : Exit::ok;
 }
@@ -68,9 +69,13 @@ Action add(CLI::App& app) {
 }
 
 const CommandRegistration registration{
-    {"record", "Runs each twin twice and stores the growth that was the same as a baseline.",
+    {"record",
+     "Runs each twin twice and stores the growth that was the same as a baseline.",
      "  leaklab record --env cpu\n"
      "  leaklab record 'retained_graph_*' --baselines my_baselines",
+     {{Exit::ok, "written, or skipped beside others"},
+      {Exit::finding, "one was refused, with the reason"},
+      {Exit::nothing_ran, "nothing could run here"}},
      add}};
 
 }  // namespace

@@ -77,9 +77,8 @@ Exit run(const Options& options) {
   const auto asked = options.steps.asked();
   const auto filed = file_levels(snapshot, device, asked);
   if (!filed.has_steps && (asked.steps > 0 || !asked.step_file.empty())) {
-    throw UsageError(fmt::format("{} does not show the steps that --steps or --step-site tell; {}",
-                                 input_name(options.file),
-                                 "leave them out to compare the trace as a whole"));
+    throw Error(Exit::undecided,
+                fmt::format("{}: {}", input_name(options.file), steps_not_as_told(asked)));
   }
   const auto history = history_of(snapshot, device, asked);
   const auto environment = resolve_environment(options.env);
@@ -110,7 +109,7 @@ Exit run(const Options& options) {
                number(want.allocations),
                number(got[i].live.allocations),
                number(filed.reserved[i]),
-               segments ? number(got[i].reserved) : Cell{"-", Tint::none}});
+               segments ? number(got[i].reserved) : Cell{}});
     rows.push_back({{"requested", want.requested},
                     {"requested_replayed", got[i].live.requested},
                     {"live", want.allocations},
@@ -118,16 +117,22 @@ Exit run(const Options& options) {
                     {"reserved", filed.reserved[i]}});
     if (segments) rows.back()["reserved_replayed"] = got[i].reserved;
   }
-  print(options.json,
-        {{"file", options.file},
-         {"environment", to_json(environment)},
-         {"equal", same},
-         {"levels", rows}},
-        table.text(style_of(stdout)) +
-            fmt::format("\n{} events on {}: requested bytes and live allocations {}{}\n",
-                        history.events.size(), environment.device,
-                        same ? "are equal at every step" : "differ",
-                        filed.has_steps ? "" : "; no steps were found"));
+  print(
+      options.json,
+      {{"file", options.file},
+       {"environment", to_json(environment)},
+       {"equal", same},
+       {"levels", rows}},
+      table.text(style_of(stdout)) + '\n' +
+          wrapped(fmt::format("{} on {}: requested bytes and live allocations {}{}{}",
+                              counted(std::ssize(history.events), "event"), environment.device,
+                              same ? "are equal at every step" : "differ",
+                              filed.has_steps ? "" : "; no steps were found",
+                              segments ? ""
+                                       : "; reserved bytes are the file's alone, as memory of the "
+                                         "CPU is taken from no segments"),
+                  0, style_of(stdout)) +
+          '\n');
   return same ? Exit::ok : Exit::finding;
 }
 
@@ -149,6 +154,10 @@ const CommandRegistration registration{
      "Performs the allocations of a memory snapshot and compares what the allocator says.",
      "  leaklab replay snapshot.pickle --env cpu\n"
      "  leaklab replay snapshot.pickle --json replay.json",
+     {{Exit::ok, "all levels are equal"},
+      {Exit::finding, "a level differs"},
+      {Exit::nothing_ran, "it can't run here or not within the time limit"},
+      {Exit::undecided, "the file has no events or not the steps that it is said to have"}},
      add}};
 
 }  // namespace

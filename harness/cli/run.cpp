@@ -160,11 +160,15 @@ Action add(CLI::App& app) {
 }
 
 const CommandRegistration registration{
-    {"run", "Runs one twin of one scenario and shows how each channel moved.",
+    {"run",
+     "Runs one twin of one scenario and shows how each channel moved.",
      "  leaklab run retained_graph_loss_list\n"
      "  leaklab run retained_graph_loss_list --twin fixed --env cpu\n"
      "  leaklab run retained_graph_loss_list --param batch=32 --steps 50 --sites\n"
      "  leaklab run retained_graph_loss_list --json - | jq .channels.requested.series",
+     {{Exit::ok, "it ran, whatever it shows"},
+      {Exit::finding, "it did not finish"},
+      {Exit::nothing_ran, "it can't run here"}},
      add}};
 
 }  // namespace

@@ -19,7 +19,9 @@ using nlohmann::json;
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-std::string advice(int error) {
+constexpr std::string_view check_the_path = "check the path";
+
+std::string_view advice(int error) {
   switch (error) {
     case ENOSPC:
     case EDQUOT:
@@ -33,15 +35,19 @@ std::string advice(int error) {
     case ENOTDIR:
     case EISDIR:
     case EEXIST:
-      return "check the path";
+    case ELOOP:
+    case ENAMETOOLONG:
+      return check_the_path;
     default:
       return "try another folder";
   }
 }
 
 [[noreturn]] void fail_to_write(const fs::path& path, int error) {
-  throw InternalError(
-      fmt::format("can't write {}: {}; {}", path.string(), reason(error), advice(error)));
+  const auto told =
+      fmt::format("can't write {}: {}; {}", path.string(), reason(error), advice(error));
+  if (advice(error) == check_the_path) throw UsageError(told);
+  throw InternalError(told);
 }
 
 // A file beside the one to write, gone again unless it was renamed.

@@ -58,9 +58,10 @@ RecordResult conclude(const std::vector<Task>& tasks, std::size_t first, std::si
   try {
     save_baseline(result.file, baseline);
     result.written = true;
-  } catch (const InternalError& error) {
+  } catch (const Error& error) {
     // The others may still be written, and what was written is told.
     result.failed = true;
+    result.code = error.code();
     result.reason = error.what();
   }
   return result;

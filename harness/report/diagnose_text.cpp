@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
+#include "../core/size_text.h"
 #include "leaklab/taxonomy.h"
 #include "sparkline.h"
 #include "table.h"
@@ -18,41 +20,38 @@ std::string where(const CodeSite& site) {
   return fmt::format("{}:{} in {}", site.file, site.line, site.function);
 }
 
-// Bytes as people say them; exact below 10 kB.
-std::string size_text(double bytes) {
-  if (bytes < 10'000) {
-    const auto whole = std::floor(bytes);
-    return whole == bytes ? fmt::format("{} B", grouped(static_cast<std::int64_t>(whole)))
-                          : fmt::format("{:.3f} B", bytes);
-  }
-  constexpr std::string_view units[] = {"kB", "MB", "GB", "TB"};
-  std::size_t unit = 0;
-  bytes /= 1000;
-  while (bytes >= 1000 && unit + 1 < std::size(units)) {
-    bytes /= 1000;
-    ++unit;
-  }
-  return fmt::format("{:.1f} {}", bytes, units[unit]);
+bool has_several_devices(const Diagnosis& diagnosis) {
+  return diagnosis.judged.size() + diagnosis.unjudged.size() > 1;
 }
 
-std::string size_text(std::int64_t bytes) { return size_text(static_cast<double>(bytes)); }
-
-std::string verdict_line(const std::string& file, const Diagnosis& diagnosis, const Style& style) {
-  switch (diagnosis.verdict) {
-    case Verdict::leak:
-      return fmt::format("{}: {}\n", file, tinted("LEAK", Tint::bad, style));
-    case Verdict::clean:
-      return fmt::format("{}: {}\n", file, tinted("CLEAN", Tint::good, style));
-    case Verdict::undecided:
-      break;
-  }
-  return fmt::format("{}: {}\n", file, tinted("UNDECIDED", Tint::warning, style));
+// " on device 1"; nothing where the file has one device only.
+std::string on_its_device(const Diagnosis& diagnosis) {
+  return has_several_devices(diagnosis) ? " on " + devices_text({diagnosis.device}) : "";
 }
 
-std::string steps_line(const StepsFound& steps, std::int64_t told) {
+// Which devices the verdict is of, where the file has several.
+std::string on_devices(const Diagnosis& diagnosis) {
+  if (!has_several_devices(diagnosis)) return "";
+  if (diagnosis.verdict == Verdict::undecided) return on_its_device(diagnosis);
+  if (diagnosis.verdict == Verdict::clean) return " on " + devices_text(diagnosis.judged);
+  std::set<std::int64_t> leaking;
+  for (const auto& finding : diagnosis.findings) leaking.insert(finding.device);
+  return " on " + devices_text({leaking.begin(), leaking.end()});
+}
+
+std::string verdict_text(Verdict verdict, const Style& style) {
+  if (verdict == Verdict::leak) return tinted("LEAK", Tint::bad, style);
+  if (verdict == Verdict::clean) return tinted("CLEAN", Tint::good, style);
+  return tinted("UNDECIDED", Tint::warning, style);
+}
+
+std::string steps_line(const Diagnosis& diagnosis) {
+  const auto& steps = diagnosis.steps;
   if (steps.seen == 0) return "";
-  auto text = fmt::format("{} steps", steps.seen);
+  const auto told = steps.asked;
+  auto text = counted(steps.seen, "step");
   if (steps.count != steps.seen) text += fmt::format(" of {} are in the trace", steps.count);
+  text += on_its_device(diagnosis);
   const bool as_told = told == 0 || told == steps.seen || told == steps.count;
   if (!as_told) text += fmt::format(", where --steps says {}", told);
   if (steps.source != "given") {
@@ -61,38 +60,44 @@ std::string steps_line(const StepsFound& steps, std::int64_t told) {
     text += ", as given";
   }
   text += fmt::format(" ({:.0f} % sure)", 100 * steps.confidence);
-  if (steps.kinds.size() > 1) text += fmt::format(", of kinds: {}", fmt::join(steps.kinds, " + "));
+  if (steps.kinds.size() > 1) {
+    text += fmt::format(", of {} kinds, such as training and evaluation: {}", steps.kinds.size(),
+                        fmt::join(steps.kinds, " and "));
+  }
   return text;
 }
 
-// Whole units as a caller says them: "80 GiB".
+constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
+
+// Units as a caller says them: "80 GiB", "79.25 GiB".
 std::string memory_text(std::int64_t bytes) {
-  constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
-  return bytes % gibibyte == 0 ? fmt::format("{} GiB", bytes / gibibyte) : size_text(bytes);
+  return bytes % (gibibyte / 4) == 0
+             ? fmt::format("{:g} GiB", static_cast<double>(bytes) / gibibyte)
+             : size_text(bytes);
 }
 
 // How long until the device is full, as far as its size is known.
-std::string time_left_text(const Diagnosis& diagnosis, const std::optional<TimeLeft>& left) {
+std::string time_left_text(const Diagnosis& diagnosis, const DiagnoseView& view) {
+  const auto& left = view.time_left;
   if (diagnosis.bytes_per_step <= 0) return "";
   if (was_full(diagnosis)) {
     const auto step = diagnosis.oom->step;
-    return step < 0 ? "The memory was full at the dump."
-                    : fmt::format("The memory was full in step {}.", step);
+    return fmt::format("The memory was full {}{}.",
+                       step < 0 ? "at the dump" : fmt::format("in step {}", step),
+                       view.device_memory > 0 ? ", whatever --device-memory says" : "");
   }
   if (left) {
-    const auto when = left->steps == 0 ? "now"
-                                       : fmt::format("after {} more step{}", grouped(left->steps),
-                                                     left->steps == 1 ? "" : "s");
+    const auto when =
+        left->steps == 0 ? "now" : fmt::format("after {}", counted(left->steps, "more step"));
     return fmt::format("{} of {} is full {} ({} a step in whole blocks, {} reserved at the dump).",
                        left->device > 0 ? fmt::format("Device {}", left->device) : "A device",
                        memory_text(left->memory), when, size_text(left->bytes_per_step),
                        size_text(left->reserved));
   }
-  constexpr double gibibyte = 1024.0 * 1024 * 1024;
+  const auto steps = static_cast<std::int64_t>(std::ceil(gibibyte / diagnosis.bytes_per_step));
   return fmt::format(
-      "Each {} steps take another GiB; --device-memory 80GiB tells when a device of that size is "
-      "full.",
-      grouped(static_cast<std::int64_t>(std::ceil(gibibyte / diagnosis.bytes_per_step))));
+      "Each {} another GiB; --device-memory 80GiB tells when a device of that size is full.",
+      steps == 1 ? "step takes" : fmt::format("{} steps take", grouped(steps)));
 }
 
 std::string sentence(const Diagnosis& diagnosis, const DiagnoseView& view, const Style& style) {
@@ -106,64 +111,100 @@ std::string sentence(const Diagnosis& diagnosis, const DiagnoseView& view, const
                 ? fmt::format("allocated at {}.", where(worst.site))
                 : fmt::format("most of it allocated at {}.", where(worst.site));
     if (diagnosis.period > 1) text += fmt::format(" It repeats every {} steps.", diagnosis.period);
-    text += " " + time_left_text(diagnosis, view.time_left);
+    text += " " + time_left_text(diagnosis, view);
   } else if (diagnosis.verdict == Verdict::clean) {
     text = "Nothing is left behind step by step that the same line did not free before.";
   } else if (!diagnosis.limits.empty()) {
     text = "The file can't tell: " + diagnosis.limits.front() + ".";
+  }
+  if (diagnosis.verdict != Verdict::undecided && !diagnosis.unjudged.empty()) {
+    auto devices = devices_text(diagnosis.unjudged);
+    devices.front() = 'D';
+    text += fmt::format(" {} could not be judged.", devices);
   }
   return wrapped(text, 2, style) + '\n';
 }
 
 constexpr std::size_t least_plot = 16;
 
+// "step 0: 68.7 MB, step 10: 69.0 MB, ...": a few of the steps, the last one with them.
+std::string points(const std::vector<std::int64_t>& values, std::int64_t first_step) {
+  constexpr std::size_t most = 4;
+  const auto count = std::min(most, values.size());
+  std::string text;
+  for (std::size_t point = 0; point < count; ++point) {
+    const auto at = point * (values.size() - 1) / (count - 1);
+    text += fmt::format("{}step {}: {}", point == 0 ? "" : ", ",
+                        first_step + static_cast<std::int64_t>(at), size_text(values[at]));
+  }
+  return text;
+}
+
 // As wide as the terminal allows.
 std::string plot(std::string_view label, const std::vector<std::int64_t>& values,
-                 const Style& style) {
+                 std::int64_t first_step, const Style& style) {
   if (values.size() < 2) return "";
   constexpr std::size_t indent = 25;
   const auto room = [&](std::size_t most, std::size_t beside) {
     if (style.width == 0) return most;
     return std::min(most, std::max(least_plot + beside, style.width) - beside);
   };
-  if (!style.unicode) {
-    return fmt::format("  {:22} {}\n", label, gains(values.front(), values, room(60, indent)));
-  }
   const auto range = fmt::format("  {} to {}", size_text(values.front()), size_text(values.back()));
-  return fmt::format("  {:22} {}{}\n", label, sparkline(values, room(48, indent + range.size())),
-                     range);
+  // The label has a line of its own where little is left beside it.
+  const bool narrow = text_width(style) < indent + least_plot + range.size();
+  const auto column = narrow ? 4 : indent;
+  const auto start = narrow ? fmt::format("  {}", label) : fmt::format("  {:22} ", label);
+  if (!style.unicode) {
+    return labelled(start, points(values, first_step), column, style) + '\n';
+  }
+  return fmt::format("{}{}{}{}\n", start, narrow ? "\n    " : "",
+                     sparkline(values, room(48, column + range.size())), range);
 }
 
 std::string finding_text(const Finding& finding, bool leak, bool frames, const Style& style) {
   const auto rate = finding.bytes_per_step ? size_text(*finding.bytes_per_step) + " a step, " : "";
   auto place = where(finding.site);
   if (finding.device > 0) place += fmt::format(", on device {}", finding.device);
-  auto text = fmt::format("\n  {}\n", tinted(place, Tint::bold, style));
+  auto text = fmt::format("\n{}\n", tinted(wrapped(place, 2, style), Tint::bold, style));
   text +=
       wrapped(fmt::format(
-                  "{}{} live in {} allocations{}", rate, size_text(finding.live_bytes),
-                  grouped(finding.live_allocations),
+                  "{}{} live in {}{}", rate, size_text(finding.live_bytes),
+                  counted(finding.live_allocations, "allocation"),
                   finding.onset_step < 0 ? "" : fmt::format(", since step {}", finding.onset_step)),
               4, style) +
       '\n';
   if (leak) {
     const auto* known = find_class(finding.taxonomy);
-    text += wrapped(fmt::format("{} ({:.0f} % sure), class {}{}{}", finding.reason,
-                                100 * finding.confidence, finding.taxonomy,
+    text += wrapped(fmt::format("{}, class {}{}{}", finding.reason, finding.taxonomy,
                                 known == nullptr ? "" : " ", known == nullptr ? "" : known->name),
                     4, style) +
             '\n';
     text += wrapped("fix: " + finding.fix, 4, style) + '\n';
   }
   if (frames) {
-    for (const auto& frame : finding.frames) text += fmt::format("      {}\n", frame);
+    for (const auto& frame : finding.frames) text += wrapped(frame, 6, style) + '\n';
   }
   return text;
 }
 
-std::string oom_text(const FailedAllocation& oom, const Style& style) {
-  auto text = fmt::format("\nout of memory: {} asked for{}\n", size_text(oom.request),
-                          oom.step < 0 ? "" : fmt::format(" in step {}", oom.step));
+std::string sites_text(const std::vector<std::pair<CodeSite, std::int64_t>>& sites,
+                       std::size_t most, const Style& style) {
+  std::string text;
+  for (std::size_t at = 0; at < std::min(most, sites.size()); ++at) {
+    const auto& [site, bytes] = sites[at];
+    text += labelled(fmt::format("  {:>10}  ", size_text(bytes)), where(site), 14, style) + '\n';
+  }
+  return text;
+}
+
+std::string oom_text(const FailedAllocation& oom, bool several, const Style& style) {
+  auto text = '\n' +
+              wrapped(fmt::format("out of memory{}: {} asked for{}",
+                                  several ? " on " + devices_text({oom.device}) : "",
+                                  size_text(oom.request),
+                                  oom.step < 0 ? "" : fmt::format(" in step {}", oom.step)),
+                      0, style) +
+              '\n';
   text +=
       wrapped(fmt::format("{} live, {} in segments of which {} hold nothing (longest stretch {}), "
                           "{} free on the device",
@@ -172,11 +213,7 @@ std::string oom_text(const FailedAllocation& oom, const Style& style) {
               2, style) +
       '\n';
   text += wrapped(oom.reason, 2, style) + '\n';
-  for (std::size_t at = 0; at < oom.live_sites.size() && at < 5; ++at) {
-    const auto& [site, bytes] = oom.live_sites[at];
-    text += fmt::format("  {:>10}  {}\n", size_text(bytes), where(site));
-  }
-  return text;
+  return text + sites_text(oom.live_sites, 5, style);
 }
 
 }  // namespace
@@ -189,12 +226,15 @@ bool was_full(const Diagnosis& diagnosis) {
 std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,
                           const DiagnoseView& view, const Style& style) {
   const bool leak = diagnosis.verdict == Verdict::leak;
-  auto text = verdict_line(file, diagnosis, style) + sentence(diagnosis, view, style);
-  if (const auto steps = steps_line(diagnosis.steps, view.steps); !steps.empty()) {
+  auto text = fmt::format("{}: {}{}\n", file, verdict_text(diagnosis.verdict, style),
+                          on_devices(diagnosis));
+  text += sentence(diagnosis, view, style);
+  if (const auto steps = steps_line(diagnosis); !steps.empty()) {
     text += '\n' + wrapped(steps, 2, style) + '\n';
   }
-  text += plot("live after each step", diagnosis.steps.live_after, style);
-  if (leak) text += plot("of it what leaks", diagnosis.steps.leaked_after, style);
+  const auto first_step = diagnosis.steps.count - diagnosis.steps.seen;
+  text += plot("live after each step", diagnosis.steps.live_after, first_step, style);
+  if (leak) text += plot("of it what leaks", diagnosis.steps.leaked_after, first_step, style);
   if (leak) text += "\nwhat leaks\n";
   if (!leak && !diagnosis.findings.empty()) text += "\nlive at the dump\n";
   for (const auto& finding : diagnosis.findings) {
@@ -208,22 +248,26 @@ std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,
         '\n';
   }
   if (diagnosis.oom) {
-    text += oom_text(*diagnosis.oom, style);
+    text += oom_text(*diagnosis.oom, has_several_devices(diagnosis), style);
   } else if (diagnosis.peak_bytes > 0 && !diagnosis.peak_sites.empty()) {
-    text += fmt::format("\npeak {}, of which\n", size_text(diagnosis.peak_bytes));
-    for (std::size_t at = 0; at < diagnosis.peak_sites.size() && at < 3; ++at) {
-      const auto& [site, bytes] = diagnosis.peak_sites[at];
-      text += fmt::format("  {:>10}  {}\n", size_text(bytes), where(site));
-    }
+    text += fmt::format("\npeak {}{}, of which\n", size_text(diagnosis.peak_bytes),
+                        on_its_device(diagnosis));
+    text += sites_text(diagnosis.peak_sites, 3, style);
   }
-  if (!diagnosis.limits.empty()) text += "\nwhat the recording can't tell\n";
-  for (const auto& each : diagnosis.limits) text += wrapped(each, 2, style) + '\n';
+  // The first one of an undecided file is its verdict's sentence.
+  const std::size_t told = diagnosis.verdict == Verdict::undecided ? 1 : 0;
+  if (diagnosis.limits.size() > told) text += "\nwhat the recording can't tell\n";
+  for (std::size_t at = told; at < diagnosis.limits.size(); ++at) {
+    text += wrapped(diagnosis.limits[at], 2, style) + '\n';
+  }
   return text;
 }
 
 std::string diff_text(const std::string& before, const std::string& after,
                       const std::vector<SiteChange>& changes, const Style& style) {
-  if (changes.empty()) return fmt::format("nothing lives in {} beyond {}\n", after, before);
+  if (changes.empty()) {
+    return wrapped(fmt::format("nothing lives in {} beyond {}", after, before), 0, style) + '\n';
+  }
   Table table({{"more bytes", Align::right},
                {"more allocations", Align::right},
                {"live bytes", Align::right},
@@ -234,7 +278,9 @@ std::string diff_text(const std::string& before, const std::string& after,
                {grouped(each.live_bytes)},
                {where(each.site)}});
   }
-  return fmt::format("what lives in {} beyond {}\n\n{}", after, before, table.text(style));
+  return fmt::format("{}\n\n{}",
+                     wrapped(fmt::format("what lives in {} beyond {}", after, before), 0, style),
+                     table.text(style));
 }
 
 }  // namespace leaklab

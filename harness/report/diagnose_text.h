@@ -23,8 +23,8 @@ struct TimeLeft {
 // What the caller asks for and knows beyond the file.
 struct DiagnoseView {
   bool frames = false;                // with the frames around each site
-  std::int64_t steps = 0;             // how many the trace holds; 0: not told
-  std::optional<TimeLeft> time_left;  // where the size of the device is told
+  std::int64_t device_memory = 0;     // bytes that a device has; 0: not told
+  std::optional<TimeLeft> time_left;  // where that is told
 };
 
 // Verdict first, then what leaks where, how fast and since when, the growth as a small plot, the

@@ -89,6 +89,15 @@ std::string grouped(std::int64_t value) {
   return text;
 }
 
+std::string counted(std::int64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", grouped(number), noun, number == 1 ? "" : "s");
+}
+
+std::size_t text_width(const Style& style) {
+  constexpr std::size_t of_a_log = 100;
+  return style.width == 0 ? of_a_log : style.width;
+}
+
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
   std::string lines;
   std::size_t column = 0;
@@ -111,8 +120,15 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t width
 }
 
 std::string wrapped(std::string_view text, std::size_t indent, const Style& style) {
-  constexpr std::size_t of_a_log = 100;
-  return wrapped(text, indent, style.width == 0 ? of_a_log : style.width);
+  return wrapped(text, indent, text_width(style));
+}
+
+std::string labelled(std::string_view label, std::string_view text, std::size_t indent,
+                     const Style& style) {
+  const auto lines = wrapped(text, indent, style);
+  if (lines.empty()) return std::string(label);
+  if (width_of(label) > indent) return fmt::format("{}\n{}", label, lines);
+  return fmt::format("{}{}", label, lines.substr(width_of(label)));
 }
 
 }  // namespace leaklab

@@ -29,9 +29,18 @@ std::size_t width_of(std::string_view text);
 // 1234567 as "1,234,567".
 std::string grouped(std::int64_t value);
 
+// "1 step", "2,000 steps".
+std::string counted(std::int64_t number, std::string_view noun);
+
+// Columns of a text that is broken between words: those of the terminal, or 100 where there is none
+// or it does not tell.
+std::size_t text_width(const Style& style);
+
 // The words of `text` in lines of at most `width` columns, each after `indent` spaces.
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t width);
-// The same as wide as the terminal, or of 100 columns where there is none or it does not tell.
 std::string wrapped(std::string_view text, std::size_t indent, const Style& style);
+// The same with `label` in place of the first indent; a longer one has a line of its own.
+std::string labelled(std::string_view label, std::string_view text, std::size_t indent,
+                     const Style& style);
 
 }  // namespace leaklab

@@ -1,4 +1,5 @@
 // leaklab diagnose and leaklab diff, on stored snapshots.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <sstream>
@@ -65,7 +66,8 @@ TEST_F(Program, diagnose_tells_the_file_that_it_can_not_read_and_goes_on_with_th
                                       "directory; check the path"}}));
   EXPECT_EQ(told[2]["file"], ".");
   EXPECT_EQ(told[3]["verdict"], "clean");
-  EXPECT_THAT(leaklab("diagnose --help").out, HasSubstr("of 2, 1, 5 and 0"));
+  EXPECT_THAT(leaklab("diagnose --help").out,
+              AllOf(HasSubstr("of 2, 1, 5 and 0"), HasSubstr("an object for one file, a list")));
 }
 
 TEST_F(Program, a_snapshot_comes_from_standard_input_too) {
@@ -95,7 +97,142 @@ TEST_F(Program, diagnose_tells_after_how_many_steps_a_device_of_that_size_is_ful
   EXPECT_EQ(document("diagnose --device-memory 1MiB " + file)["steps_until_full"], 0);
   EXPECT_EQ(document("diagnose " + stored("d05_oom_leak"))["steps_until_full"], 0)
       << "it ran out of memory";
-  EXPECT_EQ(leaklab("diagnose --device-memory 80 " + file).code, 2);
+}
+
+TEST_F(Program, diagnose_takes_a_size_of_the_device_with_a_fraction_and_refuses_what_is_none) {
+  const auto file = stored("d09_two_leaks");
+  const auto steps = [&](const std::string& size) {
+    return document("diagnose --device-memory " + size + " " + file)["steps_until_full"];
+  };
+  EXPECT_THAT(leaklab("diagnose --device-memory 79.25GiB " + file).out,
+              HasSubstr("79.25 GiB is full after"));
+  EXPECT_EQ(steps("79.25GiB"), steps("85094039552"));
+  EXPECT_EQ(steps("80GB"), steps("80000000000"));
+  EXPECT_EQ(steps("'80 gib'"), steps("80GiB"));
+  for (const auto* size : {"80", "79.25", "80foo", "GiB", "-80GiB", "1e3GiB", "80i", "0x50GiB",
+                           "99999999GiB", ".5GiB", "79,25GiB", "nan"}) {
+    EXPECT_THAT(refused("diagnose --device-memory=" + std::string(size) + " " + file, 2),
+                AllOf(StartsWith("leaklab: --device-memory takes the size of the device, such as "
+                                 "80GiB, 79.25GiB"),
+                      HasSubstr(std::string("not '") + size + "'\n")));
+  }
+}
+
+TEST_F(Program, diagnose_says_that_a_memory_that_was_full_needs_no_size) {
+  const auto file = stored("d05_oom_leak");
+  EXPECT_THAT(leaklab("diagnose " + file).out, HasSubstr("The memory\n  was full in step 21.\n"));
+  EXPECT_THAT(leaklab("diagnose --device-memory 80GiB " + file).out,
+              HasSubstr("was full in step 21, whatever --device-memory says.\n"));
+}
+
+TEST_F(Program, diagnose_refuses_two_ways_to_tell_the_steps) {
+  for (const std::string call : {"diagnose ", "import "}) {
+    EXPECT_EQ(refused(call + "--steps 30 --step-site d09.py:394 " + stored("d09_two_leaks"), 2),
+              "leaklab: --steps and --step-site both tell the steps; give one of them\n");
+  }
+}
+
+TEST_F(Program, diagnose_and_import_say_of_steps_that_are_not_there_that_they_can_be_left_out) {
+  const auto file = stored("d09_two_leaks");
+  const std::pair<std::string, std::string> calls[] = {
+      {"--steps 1 ", "shows no loop of 1 step, as --steps says: leave --steps out"},
+      {"--steps 7777 ", "shows no loop of 7777 steps, as --steps says: leave --steps out"},
+      {"--step-site d09.py:1 ", "from d09.py:1, as --step-site says: leave --step-site out"}};
+  for (const auto& [told, why] : calls) {
+    const auto limits = document(fmt::format("diagnose {}{}", told, file))["limits"];
+    EXPECT_THAT(limits[0].get<std::string>(), HasSubstr(why));
+    EXPECT_EQ(leaklab(fmt::format("diagnose {}{}", told, file)).code, 5);
+    EXPECT_THAT(refused(fmt::format("import --dir new {}{}", told, file), 5), HasSubstr(why));
+  }
+}
+
+TEST_F(Program, diagnose_says_which_of_several_devices_it_means_and_which_it_can_not_judge) {
+  const auto looped = [](bool leaks) {
+    made::Program program;
+    for (int step = 0; step < 12; ++step) {
+      program.mark("START", "step " + std::to_string(step));
+      program.free(program.alloc(made::Program::line(10), 4096), made::Program::line(12));
+      if (leaks) program.alloc(made::Program::line(16), 640);
+      program.mark("END", "step " + std::to_string(step));
+    }
+    program.alloc(made::Program::line(20), 1 << 20);
+    return program.dump();
+  };
+  // The same blocks live on another device, with or without the trace.
+  const auto with_device = [](Snapshot snapshot, std::int32_t device, bool traced) {
+    auto segment = snapshot.segments[0];
+    segment.device = device;
+    segment.first_block = segment.blocks;
+    snapshot.segments.push_back(segment);
+    const auto blocks = snapshot.blocks;
+    snapshot.blocks.insert(snapshot.blocks.end(), blocks.begin(), blocks.end());
+    snapshot.traces.resize(static_cast<std::size_t>(device) + 1);
+    if (traced) snapshot.traces.back() = snapshot.traces[0];
+    return snapshot;
+  };
+  const auto text = [&](const Snapshot& snapshot) {
+    write_snapshot(snapshot, folder_ / "s.pickle");
+    return leaklab("diagnose s.pickle").out;
+  };
+  EXPECT_THAT(text(looped(true)), StartsWith("s.pickle: LEAK\n"));
+  EXPECT_THAT(text(looped(false)), StartsWith("s.pickle: CLEAN\n"));
+  EXPECT_THAT(text(with_device(looped(true), 1, true)),
+              StartsWith("s.pickle: LEAK on devices 0 and 1\n"));
+  EXPECT_THAT(text(with_device(looped(false), 1, true)),
+              StartsWith("s.pickle: CLEAN on devices 0 and 1\n"));
+  EXPECT_THAT(text(with_device(looped(true), 3, false)),
+              AllOf(StartsWith("s.pickle: LEAK on device 0\n"),
+                    HasSubstr("Device 3 could not be judged.")));
+  EXPECT_THAT(text(with_device(looped(false), 1, false)),
+              AllOf(StartsWith("s.pickle: CLEAN on device 0\n"),
+                    HasSubstr("did not free before. Device 1 could not be\n  judged.\n"),
+                    HasSubstr("12 steps on device 0, found by"), HasSubstr("MB on device 0, of"),
+                    HasSubstr("no trace of device 1, on which 1.0 MB are live")));
+  const auto told = document("diagnose s.pickle");
+  EXPECT_EQ(told["judged_devices"].dump(), "[0]");
+  EXPECT_EQ(told["unjudged_devices"].dump(), "[1]");
+  EXPECT_THAT(told["summary"].get<std::string>(),
+              HasSubstr("before; device 1 could not be judged."));
+}
+
+TEST_F(Program, what_is_packed_is_refused_with_the_command_that_unpacks_it) {
+  const std::pair<std::string, std::string> packed[] = {{"\x1f\x8b\x08", "gzip"},
+                                                        {"BZh91AY", "bzip2"},
+                                                        {"\xfd\x37zXZ", "xz"},
+                                                        {"\x28\xb5\x2f\xfd", "zstd"},
+                                                        {"\x04\x22\x4d\x18", "lz4"}};
+  for (const auto& [magic, program] : packed) {
+    write_file(folder_ / "a b", magic + "...");
+    const auto why = fmt::format("packed by {0}; unpack it with `{0} -dc ", program);
+    for (const auto* call : {"diagnose 'a b'", "import 'a b'", "diff 'a b' 'a b'"}) {
+      EXPECT_EQ(refused(call, 2), "leaklab: a b is " + why + "'a b' >snapshot.pickle`\n");
+    }
+    EXPECT_EQ(refused("diagnose - <'a b'", 2),
+              "leaklab: standard input is " + why + "FILE >snapshot.pickle`\n");
+  }
+  write_file(folder_ / "saved.pt", "PK\x03\x04...");
+  EXPECT_THAT(refused("diagnose saved.pt", 2),
+              AllOf(HasSubstr("saved.pt is a zip archive"), HasSubstr("`unzip saved.pt`")));
+}
+
+TEST_F(Program, an_entry_without_an_address_is_refused) {
+  write_file(folder_ / "s.json", R"({"segments": [], "device_traces": [[
+      {"action": "alloc", "addr": 4096, "size": 512, "stream": 0},
+      {"action": "free_completed", "size": 512, "stream": 0}]]})");
+  EXPECT_EQ(
+      refused("diagnose s.json", 2),
+      "leaklab: s.json: `addr` of device_traces[0][1] is missing; record the snapshot again\n");
+}
+
+TEST_F(Program, the_confidence_is_of_the_steps_and_told_in_hundredths) {
+  const auto file = stored("d09_two_leaks");
+  const auto text = leaklab("diagnose " + file).out;
+  EXPECT_THAT(text, HasSubstr("30 steps, found by call stacks (89 % sure)\n"));
+  EXPECT_EQ(text.find("sure)"), text.rfind("sure)"));
+  const auto told = document("diagnose " + file);
+  EXPECT_EQ(told["steps"]["confidence"].dump(), "0.89");
+  EXPECT_EQ(told["findings"][0]["confidence"].dump(), "0.89");
+  EXPECT_TRUE(told["steps"]["asked"].is_null());
 }
 
 TEST_F(Program, diagnose_tells_how_many_steps_it_found_where_others_were_told) {
@@ -195,6 +332,58 @@ TEST_F(Program, names_in_a_file_give_a_terminal_no_orders) {
   const auto ran = leaklab("diagnose names.json");
   EXPECT_THAT(ran.out, HasSubstr("a?[2J.py:3 in f??g"));
   EXPECT_EQ(ran.out.find('\x1b'), std::string::npos);
+}
+
+TEST_F(Program, the_name_of_a_file_gives_a_terminal_no_orders) {
+  std::filesystem::copy(stored("d09_two_leaks"), folder_ / "a\x1b[2J\nb.pickle");
+  EXPECT_THAT(shell("$leaklab diagnose a*").out, StartsWith("a?[2J?b.pickle: LEAK\n"));
+  EXPECT_THAT(shell("$leaklab diff a* a*").out,
+              StartsWith("nothing lives in a?[2J?b.pickle beyond a?[2J?b.pickle\n"));
+  EXPECT_THAT(shell("$leaklab diagnose \"$(printf 'c\\033[2J\\nd')\"").err,
+              StartsWith("leaklab: can't read c?[2J?d: No such file"));
+}
+
+TEST_F(Program, a_file_whose_name_begins_with_a_dash_stands_after_two_dashes) {
+  std::filesystem::copy(stored("d09_two_leaks"), folder_ / "-x.pickle");
+  EXPECT_THAT(leaklab("diagnose -- -x.pickle").out, StartsWith("-x.pickle: LEAK\n"));
+  EXPECT_THAT(leaklab("diagnose ./-x.pickle").out, StartsWith("./-x.pickle: LEAK\n"));
+}
+
+TEST_F(Program, a_closed_standard_input_is_told) {
+  for (const auto* call : {"diagnose -", "diff - -", "import -", "import --from-series -"}) {
+    const auto ran = shell("$leaklab " + std::string(call) + " <&-");
+    EXPECT_EQ(ran.code, 2);
+    EXPECT_EQ(ran.err, "leaklab: standard input is closed; name a file or pipe one in\n") << call;
+  }
+}
+
+TEST_F(Program, all_but_names_fits_a_terminal_of_40_columns) {
+  const auto widest = [](const std::string& command) {
+    std::istringstream lines(on_terminal("env -u COLUMNS NO_COLOR=1 LC_ALL=C " + command, 40));
+    std::string found;
+    bool example = false;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.ends_with('\r')) line.pop_back();
+      example = line == "Examples:" || (example && !line.empty());
+      // A path or a single word has no place to break it at.
+      const auto word = line.substr(std::min(line.find_first_not_of(' '), line.size()));
+      const bool whole = word.find('/') != std::string::npos || word.find(' ') == std::string::npos;
+      if (example || whole) continue;
+      if (line.size() > found.size()) found = line;
+    }
+    return found;
+  };
+  const std::string program = LEAKLAB_PROGRAM;
+  for (const auto* call :
+       {" --help", " diagnose --help", " diff --help", " import --help", " replay --help",
+        " check --help", " diagnose --steps 1 --step-site a:1 x", " diagnose --device-memory 80 x",
+        " new x --class L99"}) {
+    EXPECT_LE(widest(program + call).size(), 40U) << call << ": " << widest(program + call);
+  }
+  for (const auto* name : {"d09_two_leaks", "d05_oom_leak", "d17b_state_only_leak"}) {
+    const auto call = program + " diagnose " + stored(name);
+    EXPECT_LE(widest(call).size(), 40U) << name << ": " << widest(call);
+  }
 }
 
 TEST_F(Program, diagnose_of_one_file_that_it_can_not_read_writes_why_as_its_document) {

@@ -1,8 +1,10 @@
 // What holds in every build, scenarios or not.
 #include "program.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <sstream>
 
 namespace leaklab {
@@ -77,12 +79,56 @@ TEST_F(Program, writes_the_document_beside_the_text) {
 }
 
 TEST_F(Program, says_what_it_could_not_write) {
-  auto ran = shell("echo x > taken; $leaklab list --json taken/list.json");
-  EXPECT_EQ(ran.code, 4);
+  const auto ran = shell("echo x > taken; $leaklab list --json taken/list.json");
+  EXPECT_EQ(ran.code, 2) << "no file can be there";
   EXPECT_THAT(ran.err, AllOf(StartsWith("leaklab: can't write taken/list.json: "), HasSubstr(";")));
-  ran = shell("$leaklab list >/dev/full");
-  EXPECT_EQ(ran.code, 4);
-  EXPECT_THAT(ran.err, HasSubstr("standard output: No space left"));
+  for (const auto* path : {".", "taken/", "/proc/nowhere/list.json", "$(printf %0300d 1)"}) {
+    EXPECT_EQ(leaklab("list --json " + std::string(path)).code, 2) << path;
+  }
+  EXPECT_EQ(leaklab("list --json /dev/full").code, 4);
+}
+
+TEST_F(Program, text_that_can_not_be_written_is_a_failure_of_any_command) {
+  const auto file = stored("d17_no_history_leak");
+  for (const auto& call :
+       {std::string("list"), std::string("doctor"), std::string("--help"), std::string("--version"),
+        std::string("diagnose --help"), "diagnose " + file, fmt::format("diff {0} {0}", file)}) {
+    const auto ran = shell(fmt::format("$leaklab {} >/dev/full", call));
+    EXPECT_EQ(ran.code, 4) << call;
+    EXPECT_EQ(ran.err, "leaklab: can't write to standard output: No space left on device\n")
+        << call;
+  }
+}
+
+TEST_F(Program, an_empty_value_is_refused) {
+  const std::pair<std::string, std::string> calls[] = {
+      {"list --json ''", "--json"},         {"list --json=", "--json"},
+      {"diagnose --json= x", "--json"},     {"diagnose --step-site '' x", "--step-site"},
+      {"import --report '' x", "--report"}, {"import --dir '' x", "--dir"}};
+  for (const auto& [call, option] : calls) {
+    EXPECT_EQ(refused(call, 2),
+              "leaklab: the value of " + option + " is empty; give one or leave it out\n");
+  }
+  EXPECT_EQ(refused("diagnose ''", 2),
+            "leaklab: argument 2 is empty; give a value or leave it out\n");
+  EXPECT_EQ(refused("diagnose -- --json= ''", 2),
+            "leaklab: argument 4 is empty; give a value or leave it out\n");
+  EXPECT_THAT(refused("import --report=https://x?y= none.pickle", 2), HasSubstr("none.pickle"));
+}
+
+TEST_F(Program, each_command_tells_its_exit_codes_in_one_form) {
+  for (const std::string name : {"check", "diagnose", "diff", "doctor", "import", "list", "new",
+                                 "record", "replay", "run"}) {
+    auto help = leaklab(name + " --help").out;
+    std::ranges::replace(help, '\n', ' ');
+    EXPECT_THAT(help,
+                AllOf(HasSubstr("Exit codes: 0 "),
+                      HasSubstr(", 2 a wrong call or a file that can't be read, "),
+                      HasSubstr("4 a fault of leaklab or of the machine, such as a full disk")))
+        << name;
+  }
+  EXPECT_THAT(leaklab("replay --help").out, HasSubstr(" 5 "));
+  EXPECT_THAT(leaklab("import --help").out, HasSubstr(" 5 "));
 }
 
 TEST_F(Program, leaves_nothing_behind_on_a_full_disk) {

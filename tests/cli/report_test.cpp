@@ -27,6 +27,12 @@ TEST(Style, long_sentences_are_wrapped_at_words) {
   EXPECT_EQ(wrapped("unbreakable", 1, 4), " unbreakable");
 }
 
+TEST(Style, a_label_stands_before_a_text_that_is_wrapped_beside_it_or_below) {
+  EXPECT_EQ(labelled("  a  ", "one two three", 5, {.width = 12}), "  a  one two\n     three");
+  EXPECT_EQ(labelled("  label", "one", 4, {.width = 12}), "  label\n    one");
+  EXPECT_EQ(counted(1, "step") + ", " + counted(2000, "step"), "1 step, 2,000 steps");
+}
+
 TEST(Table, columns_line_up_by_characters_and_empty_ones_are_left_out) {
   Table table({{"name"}, {"none"}, {"n", Align::right}, {"last"}});
   table.add({{"▁▂"}, {""}, {"1"}, {"x"}});
@@ -179,12 +185,46 @@ TEST(DiagnoseText, shows_the_function_alone_where_its_file_is_not_known) {
   finding.site = {"??", 0, "aten::linear"};
   finding.frames = {"aten::linear", "a.cpp:7 step"};
   diagnosis.findings = {finding};
-  const auto text =
-      diagnose_text("run.pickle", diagnosis, {.frames = true, .steps = 0, .time_left = {}}, {});
+  const auto text = diagnose_text("run.pickle", diagnosis,
+                                  {.frames = true, .device_memory = 0, .time_left = {}}, {});
   EXPECT_THAT(
       text, testing::AllOf(HasSubstr("allocated at aten::linear."), HasSubstr("\n  aten::linear\n"),
                            HasSubstr("      aten::linear\n      a.cpp:7 step\n"),
                            testing::Not(HasSubstr("??"))));
+}
+
+TEST(DiagnoseText, says_in_words_what_a_terminal_may_draw) {
+  Diagnosis diagnosis;
+  diagnosis.verdict = Verdict::clean;
+  diagnosis.steps.seen = 10;
+  diagnosis.steps.count = 110;
+  diagnosis.steps.source = "annotations";
+  diagnosis.steps.confidence = 0.9;
+  diagnosis.steps.kinds = {7, 3};
+  for (std::int64_t step = 0; step < 10; ++step) {
+    diagnosis.steps.live_after.push_back(1000 + step * 1000);
+  }
+  const DiagnoseView view{.frames = false, .device_memory = 0, .time_left = {}};
+  const auto text = diagnose_text("run.pickle", diagnosis, view, {});
+  EXPECT_THAT(text, HasSubstr("10 steps of 110 are in the trace, found by annotations (90 % sure), "
+                              "of 2 kinds, such as training\n  and evaluation: 7 and 3\n"));
+  EXPECT_THAT(text, HasSubstr("  live after each step   step 100: 1,000 B, step 103: 4,000 B, step "
+                              "106: 7,000 B, step 109: 10.0 kB\n"));
+  EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {.width = 40}),
+              HasSubstr("  live after each step\n    step 100: 1,000 B, step 103: 4,000\n    B, "));
+  EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {.unicode = true, .width = 40}),
+              HasSubstr("  live after each step\n    ▁▂▃▃▄▅▆▆▇█  1,000 B to 10.0 kB\n"));
+}
+
+TEST(DiagnoseText, says_each_thing_once_and_one_of_a_thing_in_the_singular) {
+  Diagnosis diagnosis;
+  diagnosis.limits = {"first", "second"};
+  diagnosis.findings.resize(1);
+  diagnosis.findings[0].live_allocations = 1;
+  const auto text = diagnose_text("run.pickle", diagnosis, {}, {});
+  EXPECT_EQ(text.find("first"), text.rfind("first")) << text;
+  EXPECT_THAT(text, HasSubstr("what the recording can't tell\n  second\n"));
+  EXPECT_THAT(text, HasSubstr("live in 1 allocation\n"));
 }
 
 TEST(Movement, tells_the_channel_that_moved_when_requested_did_not) {

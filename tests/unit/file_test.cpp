@@ -49,7 +49,7 @@ std::string why_not_written(const fs::path& path, const std::string& text = "tex
   try {
     write_file(path, text);
     return "";
-  } catch (const InternalError& error) {
+  } catch (const Error& error) {
     return error.what();
   }
 }

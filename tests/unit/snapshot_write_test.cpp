@@ -249,7 +249,7 @@ TEST(WriteSnapshot, ADifferenceIsNamedWithItsPlace) {
 }
 
 TEST(WriteSnapshot, AFolderThatCantBeWrittenToIsNamed) {
-  EXPECT_THROW(write_snapshot(Snapshot(), "/dev/null/x.pickle"), InternalError);
+  EXPECT_THROW(write_snapshot(Snapshot(), "/dev/null/x.pickle"), UsageError);
 }
 
 }  // namespace

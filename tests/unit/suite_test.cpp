@@ -480,6 +480,7 @@ TEST_F(Suite, a_folder_that_can_not_be_written_is_named) {
   options_.baselines = folder_ / "taken";
   const auto results = recorded();
   EXPECT_TRUE(results[0].failed);
+  EXPECT_EQ(results[0].code, Exit::usage) << "no file can be there";
   EXPECT_THAT(results[0].reason, HasSubstr("taken"));
 }
 

@@ -72,7 +72,7 @@ std::filesystem::path baseline_path(const std::filesystem::path& root,
                                     const Environment& environment, const std::string& scenario);
 // Nothing where the file does not exist. Throws as baseline_from_text.
 std::optional<Baseline> load_baseline(const std::filesystem::path& path);
-// Written whole or not at all. Throws InternalError for an unwritable folder or a full disk.
+// Written whole or not at all; throws as write_file().
 void save_baseline(const std::filesystem::path& path, const Baseline& baseline);
 
 // Differences between what is stored and what was measured. Exact channels: to the byte, at every

@@ -85,6 +85,7 @@ struct StepsFound {
   // "annotations", "metadata", "call stacks", "snapshots", "optimizer", "sizes", "given" or "none"
   std::string source = "none";
   double confidence = 0;
+  std::int64_t asked = 0;                // as the caller told; 0: not told
   std::vector<std::int64_t> kinds;       // steps of each kind, training and evaluation for example
   std::vector<std::int64_t> live_after;  // requested bytes live after each whole step
   std::vector<std::int64_t> leaked_after;  // of these what leaks; empty: nothing does
@@ -93,13 +94,15 @@ struct StepsFound {
 // Of all devices, but where it says: of `device`.
 struct Diagnosis {
   Verdict verdict = Verdict::undecided;
-  std::int64_t device = 0;            // the one that leaks fastest, or whose trace says most
-  double bytes_per_step = 0;          // requested, of all leaks, mean over one period
-  std::int64_t onset_step = -1;       // the first step that left something behind; -1: none
-  std::int64_t period = 0;            // steps after which the growth repeats; 0: irregular
-  StepsFound steps;                   // of `device`
-  std::vector<Finding> findings;      // leaks, fastest first; live sites where there is no history
-  std::vector<Lookalike> lookalikes;  // largest first
+  std::int64_t device = 0;             // the one that leaks fastest, or whose trace says most
+  std::vector<std::int64_t> judged;    // devices that leak or are clean
+  std::vector<std::int64_t> unjudged;  // others in use, of which the file can't tell
+  double bytes_per_step = 0;           // requested, of all leaks, mean over one period
+  std::int64_t onset_step = -1;        // the first step that left something behind; -1: none
+  std::int64_t period = 0;             // steps after which the growth repeats; 0: irregular
+  StepsFound steps;                    // of `device`
+  std::vector<Finding> findings;       // leaks, fastest first; live sites where there is no history
+  std::vector<Lookalike> lookalikes;   // largest first
   std::optional<FailedAllocation> oom;  // of `device` if it has one
   std::int64_t live_bytes = 0;          // requested bytes live at the dump
   std::int64_t reserved_bytes = 0;      // bytes in segments
@@ -108,6 +111,12 @@ struct Diagnosis {
   std::vector<std::string> limits;  // what the recording can't tell, and how to record it
   std::string summary;              // one or two sentences
 };
+
+// "device 1", "devices 0 and 1".
+std::string devices_text(const std::vector<std::int64_t>& devices);
+
+// Why there are no steps where the caller told of them, and what to do.
+std::string steps_not_as_told(const DiagnoseOptions& told);
 
 // Pure: the same snapshot gives the same diagnosis. Linear in the size of the snapshot.
 Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options = {});

@@ -10,7 +10,7 @@ namespace leaklab {
 enum class Exit : int {
   ok = 0,
   finding = 1,      // a leak or a regression
-  usage = 2,        // the call was wrong: an unknown name, a value out of range, a bad file
+  usage = 2,        // the call was wrong: an unknown name, a value out of range, a bad file or path
   nothing_ran = 3,  // nothing could run here
   internal = 4,     // our own fault, or the machine's: a full disk, an unwritable folder
   undecided = 5,    // what was given can't tell: a snapshot without history

@@ -436,7 +436,7 @@ enum class SnapshotFormat : std::uint8_t { pickle, json };
 
 // Writes a pickle of protocol 4, which torch.cuda._memory_viz and the viewer at
 // pytorch.org/memory_viz open, or JSON. Strings, frames and stacks are written once. Whole or not
-// at all, as write_file(); throws InternalError.
+// at all, as write_file(), which says what it throws.
 void write_snapshot(const Snapshot& snapshot, const std::filesystem::path& path,
                     SnapshotFormat format = SnapshotFormat::pickle);
 // The same bytes, in memory.

@@ -105,6 +105,7 @@ struct RecordResult {
   bool failed = false;         // it could not be stored
   std::string reason;          // what differed between the two runs, or why it could not run
   std::filesystem::path file;  // where it was written
+  Exit code = Exit::ok;        // of what failed
 };
 
 // Runs every twin twice, in separate processes, and writes the baselines that were equal and meet

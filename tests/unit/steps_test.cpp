@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "leaklab/diagnosis.h"
 #include "made_snapshot.h"
@@ -130,6 +131,56 @@ TEST(Steps, a_request_that_fails_and_is_served_again_in_pieces_is_one_step) {
     program.alloc(Program::line(13), 640);
   }
   expect_steps(program, 24, 13);
+}
+
+TEST(Steps, what_goes_round_a_loop_that_goes_round_another_one_is_a_step) {
+  Program program;
+  for (int request = 0; request < 20; ++request) {
+    const auto prompt = program.alloc(Program::line(10), 8192);
+    for (int sentence = 0; sentence < 3 + request % 4; ++sentence) {
+      const auto state = program.alloc(Program::called("write", 30, 11), 4096);
+      for (int word = 0; word < 4 + (request + sentence) % 5; ++word) {
+        const auto out = program.alloc(Program::module(Program::called("write", 32, 11)), 2048);
+        program.free(program.alloc(Program::called("write", 33, 11), 8),
+                     Program::called("write", 33, 11));
+        program.free(out, Program::called("write", 34, 11));
+      }
+      program.free(state, Program::called("write", 35, 11));
+    }
+    program.free(prompt, Program::line(12));
+    program.alloc(Program::line(13), 640);
+  }
+  expect_steps(program, 20, 13);
+}
+
+TEST(Steps, parts_of_one_step_that_keep_something_till_its_end_are_undecided) {
+  for (const int steps : {1, 3}) {
+    Program program;
+    for (int step = 0; step < steps; ++step) {
+      std::vector<std::uint64_t> kept;
+      for (int part = 0; part < 12; ++part) {
+        const auto out = program.alloc(Program::module(11), 4096);
+        kept.push_back(program.alloc(Program::line(12), 512));
+        program.free(out, Program::line(13));
+      }
+      for (const auto each : kept) program.free(each, Program::line(15));
+    }
+    const auto found = diagnose(program.dump(), {});
+    EXPECT_EQ(found.verdict, steps == 1 ? Verdict::undecided : Verdict::clean) << found.summary;
+  }
+}
+
+TEST(Steps, a_short_evaluation_after_the_last_step_of_a_training_hides_no_leak) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 60; ++step) {
+    training.step();
+    if (step % 2 == 1) program.alloc(Program::line(16), 640);
+  }
+  for (int batch = 0; batch < 4; ++batch) training.evaluation_step();
+  const auto found = diagnose(program.dump(), {});
+  EXPECT_EQ(found.steps.kinds, (std::vector<std::int64_t>{60, 4}));
+  expect_steps(program, 64, 16);
 }
 
 TEST(Steps, as_many_iterations_as_layers_are_undecided_and_the_caller_can_tell) {

@@ -183,6 +183,49 @@ TEST(Steps, a_short_evaluation_after_the_last_step_of_a_training_hides_no_leak) 
   expect_steps(program, 64, 16);
 }
 
+TEST(Steps, what_a_training_keeps_till_its_end_makes_it_no_part_of_one_step) {
+  Program program;
+  Training training(program);
+  std::vector<std::uint64_t> kept;
+  for (int step = 0; step < 24; ++step) {
+    training.step();
+    kept.push_back(program.alloc(Program::line(16), 512));
+  }
+  training.end();
+  for (const auto each : kept) program.free(each, Program::line(18));
+  EXPECT_EQ(diagnose(program.dump(), {}).verdict, Verdict::clean);
+}
+
+TEST(Steps, a_leak_every_eighth_step_is_told_though_evaluations_lie_between) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 40; ++step) {
+    training.step();
+    if (step % 8 == 2 && step > 2) program.alloc(Program::line(16), 4096);
+    for (int batch = 0; batch < 4 && step % 10 == 9; ++batch) training.evaluation_step();
+  }
+  expect_steps(program, 56, 16);
+}
+
+TEST(Steps, three_forward_passes_for_one_backward_pass_are_parts_of_a_step) {
+  Program program;
+  for (int step = 0; step < 24; ++step) {
+    const auto batch = program.alloc(Program::line(10), 8192);
+    std::vector<std::uint64_t> saved;
+    for (int view = 0; view < 3; ++view) {
+      saved.push_back(program.alloc(Program::line(12), 4096));
+      saved.push_back(program.alloc(Program::module(13), 4096));
+    }
+    for (const auto each : saved) {
+      program.free(program.alloc({}, 4096));
+      program.free(each);
+    }
+    program.alloc(Program::line(16), 640);
+    program.free(batch, Program::line(17));
+  }
+  expect_steps(program, 24, 16);
+}
+
 TEST(Steps, as_many_iterations_as_layers_are_undecided_and_the_caller_can_tell) {
   Program program;
   for (int layer = 0; layer < 12; ++layer) program.alloc(Program::to_device(3), 65536);

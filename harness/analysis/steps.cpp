@@ -193,7 +193,8 @@ std::vector<MarkedSeries> Finder::marked_series() const {
   std::ranges::sort(most);
   most.resize(std::min(most.size(), most_shapes));
   std::vector<MarkedSeries> all;
-  for (const auto& [_, shape] : most) {
+  for (const auto& each : most) {
+    const auto& shape = each.second;
     all.push_back(
         {spans_of(snapshot_, device_, [&](StringId name) { return shapes[name] == shape; }),
          lower(shape).find("epoch") != std::string::npos});

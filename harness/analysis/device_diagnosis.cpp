@@ -551,11 +551,7 @@ void DeviceDiagnosis::decide() {
   };
   const auto longer = fmt::format("record ten steps or more: {}", record_call);
   if (seen == 0) {
-    drop(
-        fmt::format("no steps were found: {}. Record ten steps or more, or mark them with "
-                    "torch.profiler.record_function(f\"## step {{i}} ##\"), or say --steps N or "
-                    "--step-site FILE:LINE",
-                    steps_.why_none));
+    drop(steps_.why_none);
   } else if (births_ > 0 && loads_ * 3 >= births_) {
     drop(fmt::format("what comes again and again is the loading of a model, not a step; {}",
                      longer));

@@ -152,9 +152,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
     // A single event is what recording of the state alone leaves.
     if (snapshot.traces[device].size() < 2) continue;
     if (options.device >= 0 && options.device != static_cast<std::int64_t>(device)) continue;
-    auto& each = devices.emplace_back(diagnose_device(snapshot, device, sites, options));
-    const bool is_told = options.steps > 0 || !options.step_file.empty();
-    if (is_told && each.steps.seen == 0) each.limits.front() = steps_not_as_told(options);
+    devices.push_back(diagnose_device(snapshot, device, sites, options));
   }
   Diagnosis diagnosis;
   if (devices.empty()) {

@@ -651,12 +651,7 @@ Steps Finder::asked_for() const {
     return *steps;
   }
   Steps none;
-  none.why_none =
-      options_.step_file.empty()
-          ? fmt::format("nothing in the trace comes {} times evenly, as --steps says",
-                        options_.steps)
-          : fmt::format("no allocation comes again and again from {}:{}, as --step-site says",
-                        options_.step_file, options_.step_line);
+  none.why_none = steps_not_as_told(options_);
   return none;
 }
 
@@ -678,8 +673,11 @@ Steps Finder::find() {
     steps = *sizes;
   } else {
     steps.why_none =
-        "no loop over steps shows in it: nothing comes again and again and frees what "
-        "it allocated, beyond what one step does by itself";
+        "no steps were found: no loop over steps shows in it: nothing comes again and again and "
+        "frees what it allocated, beyond what one step does by itself. Record ten steps or more, "
+        "or mark them with torch.profiler.record_function(f\"## step {i} ##\"), or say --steps N "
+        "or "
+        "--step-site FILE:LINE";
   }
   drop_cut_steps(steps);
   count_before(steps);

@@ -272,11 +272,11 @@ std::int64_t quiet_after(const std::vector<Left>& left, const Steps& steps) {
   std::array<bool, 256> own{};
   for (const auto& each : left) own[steps.kind[static_cast<std::size_t>(each.step)]] = true;
   std::int64_t quiet = 0;
-  for (auto step = last + 1; step < count; ++step) {
-    const auto kind = steps.kind[static_cast<std::size_t>(step)];
+  for (std::size_t kind = 0; kind < steps.steps_of_kind.size(); ++kind) {
     const auto& of_kind = steps.steps_of_kind[kind];
     const bool before = of_kind.front() < last;
-    if (own[kind] || (!before && std::ssize(of_kind) * 10 > count)) ++quiet;
+    if (!own[kind] && (before || std::ssize(of_kind) * 10 <= count)) continue;
+    quiet += of_kind.end() - std::ranges::upper_bound(of_kind, last);
   }
   return quiet;
 }

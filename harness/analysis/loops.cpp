@@ -450,10 +450,12 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   constexpr std::size_t least = 5;
   if (outer.at.size() < least) return false;
   // A size that comes now and then on a line that is visited far oftener goes round nothing.
-  const auto line = tokens_[sequence[outer.at.front()]].symbol;
-  const auto visits = std::ranges::count_if(
-      sequence, [&](std::uint32_t token) { return tokens_[token].symbol == line; });
-  if (outer.key >= symbols_.size() && visits > 2 * std::ssize(outer.at)) return false;
+  if (outer.key >= symbols_.size()) {
+    const auto line = tokens_[sequence[outer.at.front()]].symbol;
+    const auto visits = std::ranges::count_if(
+        sequence, [&](std::uint32_t token) { return tokens_[token].symbol == line; });
+    if (visits > 2 * std::ssize(outer.at)) return false;
+  }
   // How often the inner loop goes round in each iteration of the outer one.
   std::vector<std::size_t> rounds;
   auto from = inner.at.begin();

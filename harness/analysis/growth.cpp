@@ -451,11 +451,11 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   const auto middle = (left.front().step + count) / 2;
   const auto late =
       std::ranges::count_if(left, [&](const Left& each) { return each.step >= middle; });
-  if (late * 3 + 1 < std::ssize(left)) {
+  const bool regular = gaps.regular() || gaps_among_own_kinds(left, steps).regular();
+  if (late * 3 + (regular ? 1 : 0) < std::ssize(left)) {
     judged.judgement = Judgement::stopped;
     return judged;
   }
-  const bool regular = gaps.regular() || gaps_among_own_kinds(left, steps).regular();
   const bool many = left.size() >= 5 && longest * 3 <= count;
   if (!regular && !many) {
     // Steps on end that kept something once, such as what a collector has promoted, are no habit.

@@ -93,6 +93,8 @@ class Search {
     if (others_before_.back() > 0) {
       set_up_ = static_cast<std::size_t>(std::ranges::upper_bound(others_before_, 0U) -
                                          others_before_.begin() - 1);
+      // A few events without frames at the end are no training.
+      if ((tokens_.size() - set_up_) * 20 < tokens_.size()) set_up_ = 0;
     }
     scratch_.resize(all_.contents + 1);
   }
@@ -424,6 +426,10 @@ bool Search::has_backward_besides(const Sequence& sequence, const Candidate& out
   const auto others = [&](std::uint32_t from, std::uint32_t to) {
     return others_before_[sequence[to]] - others_before_[sequence[from]];
   };
+  const auto optimizes = [&](std::uint32_t token) {
+    const auto callee = sites_.stack(trace_[tokens_[token].event].stack).callee;
+    return callee != no_frame && sites_.frame(callee).optimizer;
+  };
   std::size_t with = 0;
   auto from = inner.at.begin();
   for (std::size_t visit = 1; visit < outer.at.size(); ++visit) {
@@ -432,6 +438,8 @@ bool Search::has_backward_besides(const Sequence& sequence, const Candidate& out
     from = std::lower_bound(from, inner.at.end(), begin);
     const auto to = std::lower_bound(from, inner.at.end(), end);
     if (to - from < 2) continue;
+    // What updates parameters is a step, and what goes round it an epoch.
+    if (std::any_of(sequence.begin() + *from, sequence.begin() + to[-1], optimizes)) return false;
     std::uint32_t most = 0;
     for (auto round = from + 1; round < to; ++round) {
       most = std::max(most, others(round[-1], round[0]));
@@ -472,7 +480,7 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   if (above && fewest == 1 && median == 1 && stands_before(sequence, outer, inner)) return true;
   // What has a backward pass of its own is a step, but for the search of an attack in it.
   if (others_matter && with_others(sequence, inner.at) > 0.9) {
-    return above && median >= 2 && has_backward_besides(sequence, outer, inner);
+    return above && median >= 2 && median <= 20 && has_backward_besides(sequence, outer, inner);
   }
   // Epochs are equally long or few, requests and episodes are not. A line that only some steps run
   // is followed by the next step often.

@@ -345,7 +345,6 @@ Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
     python_ = python_ || traits.python;
     frames_.push_back(traits);
   }
-  let_constructors_train();
   nodes_.emplace_back();
   stacks_.reserve(snapshot.stacks.size());
   for (StackId id = 0; id < snapshot.stacks.size(); ++id) {
@@ -358,27 +357,6 @@ Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
     any_frames_ =
         std::ranges::any_of(trace, [](const TraceEvent& event) { return event.stack != 0; });
     if (any_frames_) break;
-  }
-}
-
-// A constructor that calls an optimizer's step builds no model, or not only: a loop over steps may
-// stand in it.
-void Sites::let_constructors_train() {
-  std::set<std::pair<StringId, StringId>> training;
-  const auto is_constructor = [&](FrameId id) {
-    return frames_[id].python && !frames_[id].library &&
-           snapshot_.strings[snapshot_.frames[id].function] == "__init__";
-  };
-  for (StackId stack = 0; stack < snapshot_.stacks.size(); ++stack) {
-    bool optimizes = false;
-    for (const auto id : snapshot_.stacks[stack]) {
-      if (optimizes && is_constructor(id)) training.insert(function_of(id));
-      optimizes = optimizes || frames_[id].takes_closure;
-    }
-  }
-  if (training.empty()) return;
-  for (FrameId id = 0; id < frames_.size(); ++id) {
-    if (is_constructor(id) && training.contains(function_of(id))) frames_[id].inside_step = false;
   }
 }
 

@@ -89,7 +89,6 @@ class Sites {
     std::uint32_t depth = 0;
   };
 
-  void let_constructors_train();
   PathId child(PathId parent, FrameId frame);
   bool only_operations(std::span<const FrameId> frames) const;
   bool calls_closure(std::span<const FrameId> frames) const;

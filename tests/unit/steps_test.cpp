@@ -11,18 +11,9 @@
 namespace leaklab {
 namespace {
 
-using made::MadeStack;
 using made::Program;
 using made::Training;
 using testing::HasSubstr;
-
-// Frames between a line of the program and what calls it, innermost first.
-MadeStack within(const MadeStack& inner, MadeStack outer) {
-  outer.insert(outer.begin(), inner.begin(), inner.end());
-  return outer;
-}
-
-const std::string optim = "/usr/lib/python3.11/site-packages/torch/optim/";
 
 void expect_steps(Program& program, std::int64_t steps, std::int64_t leaking_line) {
   const auto found = diagnose(program.dump(), {});
@@ -44,37 +35,6 @@ TEST(Steps, a_data_set_put_on_the_device_is_set_up_though_it_is_larger_than_all_
     program.alloc(Program::line(16), 1000);
   }
   expect_steps(program, 24, 16);
-}
-
-TEST(Steps, a_training_in_a_constructor_has_steps_and_the_building_of_a_model_has_none) {
-  const auto in_constructor = [](std::uint64_t line) {
-    return MadeStack{{"/home/me/train.py", "__init__", line},
-                     {"/home/me/train.py", "<module>", 90}};
-  };
-  for (const bool trains : {false, true}) {
-    Program program;
-    for (int step = 0; step < 24; ++step) {
-      const auto x = program.alloc(in_constructor(10), 4096);
-      const auto out = program.alloc(Program::module(in_constructor(11)), 4096);
-      if (trains) {
-        const auto gradient = program.alloc({}, 65536);
-        const auto scratch = program.alloc(
-            within({{optim + "adam.py", "step", 230}, {optim + "optimizer.py", "wrapper", 484}},
-                   in_constructor(14)),
-            65536);
-        program.free(scratch);
-        program.free(gradient, in_constructor(15));
-      }
-      program.free(out, in_constructor(15));
-      program.free(x, in_constructor(15));
-      program.alloc(in_constructor(16), 1000);
-    }
-    if (trains) {
-      expect_steps(program, 24, 16);
-    } else {
-      EXPECT_EQ(diagnose(program.dump(), {}).verdict, Verdict::undecided);
-    }
-  }
 }
 
 // Rounds with a backward pass each, in a function that a line of the step calls.

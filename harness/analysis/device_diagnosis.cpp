@@ -560,7 +560,7 @@ void DeviceDiagnosis::decide() {
         fmt::format("the trace holds {} whole step{}: growth per step can't be told from what is "
                     "allocated once; {}",
                     seen, seen == 1 ? "" : "s", longer));
-  } else if (!result.findings.empty() && freed_ == 0 &&
+  } else if (!result.findings.empty() && freed_ == 0 && !is_marked(steps_) &&
              (seen < 8 || (births_ >= 2 * seen && result.findings.size() == 1))) {
     drop(fmt::format(
         "the iterations seen free nothing at all, as the building of a model would; {}", longer));

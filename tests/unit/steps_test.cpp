@@ -186,6 +186,17 @@ TEST(Steps, three_forward_passes_for_one_backward_pass_are_parts_of_a_step) {
   expect_steps(program, 24, 16);
 }
 
+TEST(Steps, marked_steps_that_free_nothing_at_all_leak) {
+  Program program;
+  for (int step = 0; step < 30; ++step) {
+    const auto name = "## step " + std::to_string(step) + " ##";
+    program.mark("START", name);
+    for (int tensor = 0; tensor < 2; ++tensor) program.alloc(Program::line(10), 4096);
+    program.mark("END", name);
+  }
+  expect_steps(program, 30, 10);
+}
+
 TEST(Steps, as_many_iterations_as_layers_are_undecided_and_the_caller_can_tell) {
   Program program;
   for (int layer = 0; layer < 12; ++layer) program.alloc(Program::to_device(3), 65536);

@@ -9,6 +9,8 @@
 namespace leaklab {
 
 std::string size_text(double bytes) {
+  // Of a file whose blocks contradict its events.
+  if (bytes < 0) return '-' + size_text(-bytes);
   if (bytes < 10'000) {
     const auto whole = std::floor(bytes);
     return whole == bytes

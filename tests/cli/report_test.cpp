@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "../../harness/core/size_text.h"
 #include "../../harness/report/check_text.h"
 #include "../../harness/report/diagnose_text.h"
 #include "../../harness/report/movement.h"
@@ -20,6 +21,11 @@ TEST(Style, numbers_are_grouped_by_thousands) {
   EXPECT_EQ(grouped(-1000), "-1,000");
   EXPECT_EQ(grouped(-999), "-999");
   EXPECT_EQ(grouped(1234567), "1,234,567");
+}
+
+TEST(Style, bytes_below_none_have_a_sign) {
+  EXPECT_EQ(size_text(std::int64_t{-2048}), "-2,048 B");
+  EXPECT_EQ(size_text(std::int64_t{-2'000'000}), "-2.0 MB");
 }
 
 TEST(Style, long_sentences_are_wrapped_at_words) {

@@ -594,8 +594,7 @@ void DeviceDiagnosis::decide() {
   } else if (level_rises()) {
     drop(
         "the level rises in each step and no line keeps what it allocates: sizes grow; record "
-        "until "
-        "they no longer do");
+        "until they no longer do");
   } else if (is_one_hill()) {
     drop(
         "each iteration seen keeps something, and all of it is freed in the last one, as the parts "

@@ -239,6 +239,13 @@ struct Gaps {
   std::int64_t median = 1;
 };
 
+// By kind of step, whether steps of it leave something.
+std::array<bool, 256> own_kinds(const std::vector<Left>& left, const Steps& steps) {
+  std::array<bool, 256> own{};
+  for (const auto& each : left) own[steps.kind[static_cast<std::size_t>(each.step)]] = true;
+  return own;
+}
+
 Gaps gaps_of(const std::vector<Left>& left) {
   std::vector<std::int64_t> gaps;
   for (std::size_t at = 1; at < left.size(); ++at) {
@@ -250,8 +257,7 @@ Gaps gaps_of(const std::vector<Left>& left) {
 // The same, counting only steps of the kinds that leave something: those of an evaluation follow
 // each other, whatever is trained in between.
 Gaps gaps_among_own_kinds(const std::vector<Left>& left, const Steps& steps) {
-  std::array<bool, 256> own{};
-  for (const auto& each : left) own[steps.kind[static_cast<std::size_t>(each.step)]] = true;
+  const auto own = own_kinds(left, steps);
   std::vector<std::int64_t> gaps(left.size() - 1);
   for (std::size_t kind = 0; kind < steps.steps_of_kind.size(); ++kind) {
     if (!own[kind]) continue;
@@ -269,8 +275,7 @@ Gaps gaps_among_own_kinds(const std::vector<Left>& left, const Steps& steps) {
 std::int64_t quiet_after(const std::vector<Left>& left, const Steps& steps) {
   const auto count = steps.count();
   const auto last = left.back().step;
-  std::array<bool, 256> own{};
-  for (const auto& each : left) own[steps.kind[static_cast<std::size_t>(each.step)]] = true;
+  const auto own = own_kinds(left, steps);
   std::int64_t quiet = 0;
   for (std::size_t kind = 0; kind < steps.steps_of_kind.size(); ++kind) {
     const auto& of_kind = steps.steps_of_kind[kind];

@@ -32,6 +32,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "tokens.h"
@@ -58,6 +59,19 @@ struct Candidate {
   double alike = 0;
   bool one_line = false;  // most iterations are operations of a single line
 };
+
+// The visits of `inner` in each iteration of `outer`.
+std::vector<std::span<const std::uint32_t>> rounds_of(const Candidate& outer,
+                                                      const Candidate& inner) {
+  std::vector<std::span<const std::uint32_t>> rounds;
+  auto from = inner.at.begin();
+  for (std::size_t visit = 1; visit < outer.at.size(); ++visit) {
+    from = std::lower_bound(from, inner.at.end(), outer.at[visit - 1]);
+    const auto to = std::lower_bound(from, inner.at.end(), outer.at[visit]);
+    rounds.emplace_back(from, to);
+  }
+  return rounds;
+}
 
 // Tokens of the trace that are searched, by their index.
 using Sequence = std::vector<std::uint32_t>;
@@ -431,21 +445,22 @@ bool Search::has_backward_besides(const Sequence& sequence, const Candidate& out
     return callee != no_frame && sites_.frame(callee).optimizer;
   };
   std::size_t with = 0;
-  auto from = inner.at.begin();
-  for (std::size_t visit = 1; visit < outer.at.size(); ++visit) {
-    const auto begin = outer.at[visit - 1];
-    const auto end = outer.at[visit];
-    from = std::lower_bound(from, inner.at.end(), begin);
-    const auto to = std::lower_bound(from, inner.at.end(), end);
-    if (to - from < 2) continue;
+  const auto all = rounds_of(outer, inner);
+  for (std::size_t visit = 0; visit < all.size(); ++visit) {
+    const auto rounds = all[visit];
+    if (rounds.size() < 2) continue;
     // What updates parameters is a step, and what goes round it an epoch.
-    if (std::any_of(sequence.begin() + *from, sequence.begin() + to[-1], optimizes)) return false;
+    if (std::any_of(sequence.begin() + rounds.front(), sequence.begin() + rounds.back(),
+                    optimizes)) {
+      return false;
+    }
     std::uint32_t most = 0;
-    for (auto round = from + 1; round < to; ++round) {
-      most = std::max(most, others(round[-1], round[0]));
+    for (std::size_t round = 1; round < rounds.size(); ++round) {
+      most = std::max(most, others(rounds[round - 1], rounds[round]));
     }
     // What the last round does is in it as well.
-    const auto besides = others(begin, *from) + others(to[-1], end);
+    const auto besides =
+        others(outer.at[visit], rounds.front()) + others(rounds.back(), outer.at[visit + 1]);
     with += besides * 2 >= most * 3 ? 1 : 0;
   }
   return with * 10 >= (outer.at.size() - 1) * 9;
@@ -466,12 +481,7 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   }
   // How often the inner loop goes round in each iteration of the outer one.
   std::vector<std::size_t> rounds;
-  auto from = inner.at.begin();
-  for (std::size_t visit = 1; visit < outer.at.size(); ++visit) {
-    from = std::lower_bound(from, inner.at.end(), outer.at[visit - 1]);
-    const auto to = std::lower_bound(from, inner.at.end(), outer.at[visit]);
-    rounds.push_back(static_cast<std::size_t>(to - from));
-  }
+  for (const auto& each : rounds_of(outer, inner)) rounds.push_back(each.size());
   std::ranges::sort(rounds);
   const auto fewest = rounds[rounds.size() / 10];
   const auto median = rounds[rounds.size() / 2];

@@ -217,7 +217,7 @@ bool is_within(const Spans& inner, const Spans& outer) {
 
 // Of series that lie within others only the outer ones: a request is a step, not what is marked
 // within it. But a few that others lie within, and epochs, are no steps.
-std::vector<Spans> outermost(std::vector<MarkedSeries> all) {
+std::vector<Spans> outermost(const std::vector<MarkedSeries>& all) {
   constexpr std::size_t least_outer = 5;
   const auto few = [](const MarkedSeries& series) {
     return series.epochs || series.spans.start.size() < least_outer;
@@ -237,7 +237,7 @@ std::vector<Spans> outermost(std::vector<MarkedSeries> all) {
 // What comes once between two steps is a part of one: its forward pass, its optimizer's step.
 std::vector<Spans> kinds_of_steps(std::vector<Spans> series) {
   if (series.empty()) return series;
-  const auto main = series.front().start;
+  const auto& main = series.front().start;
   const auto is_part = [&](const Spans& each) {
     std::size_t in_runs = 0;
     for (std::size_t mark = 1; mark < each.start.size(); ++mark) {
@@ -675,9 +675,8 @@ Steps Finder::find() {
     steps.why_none =
         "no steps were found: no loop over steps shows in it: nothing comes again and again and "
         "frees what it allocated, beyond what one step does by itself. Record ten steps or more, "
-        "or mark them with torch.profiler.record_function(f\"## step {i} ##\"), or say --steps N "
-        "or "
-        "--step-site FILE:LINE";
+        "or mark them with torch.profiler.record_function(f\"## step {i} ##\"), or say "
+        "--steps N or --step-site FILE:LINE";
   }
   drop_cut_steps(steps);
   count_before(steps);

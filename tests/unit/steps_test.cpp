@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -37,39 +38,35 @@ TEST(Steps, a_data_set_put_on_the_device_is_set_up_though_it_is_larger_than_all_
   expect_steps(program, 24, 16);
 }
 
-// Rounds with a backward pass each, in a function that a line of the step calls.
-void search_attack(Program& program, int rounds) {
-  for (int round = 0; round < rounds; ++round) {
-    const auto out = program.alloc(Program::module(Program::called("attack", 52, 11)), 4096);
-    const auto gradient = program.alloc({}, 4096);
-    program.free(out);
-    program.free(program.alloc(Program::called("attack", 55, 11), 4096),
-                 Program::called("attack", 56, 11));
-    program.free(gradient, Program::called("attack", 56, 11));
+// Searches of seven rounds with a backward pass each, in a function that a line of the loop calls;
+// after each, `train`.
+void search_attacks(Program& program, int searches, const std::function<void()>& train) {
+  for (int search = 0; search < searches; ++search) {
+    const auto clean = program.alloc(Program::line(9), 4096);
+    for (int round = 0; round < 7; ++round) {
+      const auto out = program.alloc(Program::module(Program::called("attack", 52, 11)), 4096);
+      const auto gradient = program.alloc({}, 4096);
+      program.free(out);
+      program.free(program.alloc(Program::called("attack", 55, 11), 4096),
+                   Program::called("attack", 56, 11));
+      program.free(gradient, Program::called("attack", 56, 11));
+    }
+    train();
+    program.alloc(Program::line(16), 1000);
+    program.free(clean, Program::line(17));
   }
 }
 
 TEST(Steps, the_search_of_an_attack_with_backward_passes_of_its_own_is_a_part_of_a_step) {
   Program program;
   Training training(program);
-  for (int step = 0; step < 24; ++step) {
-    const auto clean = program.alloc(Program::line(9), 4096);
-    search_attack(program, 7);
-    training.step();
-    program.alloc(Program::line(16), 1000);
-    program.free(clean, Program::line(17));
-  }
+  search_attacks(program, 24, [&] { training.step(); });
   expect_steps(program, 24, 16);
 }
 
 TEST(Steps, rounds_with_backward_passes_are_steps_where_what_goes_round_them_has_none_besides) {
   Program program;
-  for (int epoch = 0; epoch < 8; ++epoch) {
-    const auto order = program.alloc(Program::line(9), 4096);
-    search_attack(program, 7);
-    program.alloc(Program::line(16), 1000);
-    program.free(order, Program::line(17));
-  }
+  search_attacks(program, 8, [] {});
   expect_steps(program, 56, 16);
 }
 

@@ -84,7 +84,9 @@ class DeviceDiagnosis {
   void describe_steps();
   void find_peak();
   void judge_places();
-  bool steps_have_backward(std::int64_t first) const;
+  bool trains(std::int64_t step) const {
+    return steps_.trains[steps_.kind[static_cast<std::size_t>(step)]];
+  }
   void add_leak(const Group& group, const Judged& judged);
   void add_traits(LineLeak& leak, std::span<const Left> left, bool regular) const;
   void add_lookalike(const Group& group, const Judged& judged);
@@ -286,26 +288,7 @@ void DeviceDiagnosis::add_lookalike(const Group& group, const Judged& judged) {
   if (each.bytes > 0) lookalikes_.push_back(std::move(each));
 }
 
-// Whether nearly all steps from that one on allocate without frames, as a backward pass does.
-bool DeviceDiagnosis::steps_have_backward(std::int64_t first) const {
-  std::int64_t with = 0;
-  for (auto step = first; step < steps_.count(); ++step) {
-    const auto from = trace_.begin() + steps_.begin[static_cast<std::size_t>(step)];
-    const auto to = trace_.begin() + steps_.begin[static_cast<std::size_t>(step) + 1];
-    with +=
-        std::any_of(from, to,
-                    [&](const TraceEvent& event) {
-                      return event.kind == EventKind::alloc && sites_.stack(event.stack).path == 0;
-                    })
-            ? 1
-            : 0;
-  }
-  return with * 10 >= (steps_.count() - first) * 9;
-}
-
 void DeviceDiagnosis::judge_places() {
-  const bool has_backward = steps_have_backward(0);
-  const bool last_phase_trains = steps_have_backward(steps_.last_phase());
   trusted_ = steps_.count();
   const auto all = groups(trace_, lifetimes_, steps_);
   std::vector<Judged> judgements;
@@ -333,7 +316,8 @@ void DeviceDiagnosis::judge_places() {
       case Judgement::replaced:
         // In one call of a program without backward passes: a cache that grows with the tokens of
         // one request.
-        if (sites_.stack(group.stack).callee != no_frame && sites_.python() && !has_backward) {
+        if (sites_.stack(group.stack).callee != no_frame && sites_.python() &&
+            !trains(group.held.back().step)) {
           ++in_call_replaced_;
           suspect_site_ = site(sites_.stack(group.stack).site);
         } else {
@@ -346,7 +330,7 @@ void DeviceDiagnosis::judge_places() {
         break;
       case Judgement::one_phase:
         // A training that follows another one is no evaluation that ends.
-        if (last_phase_trains) {
+        if (trains(group.left.front().step)) {
           add_leak(group, judged);
           break;
         }
@@ -528,14 +512,24 @@ bool DeviceDiagnosis::level_rises() const {
   return true;
 }
 
-// Whether the level rises in each step but the last, which frees it all, and none has a backward
-// pass.
+// Whether the level rises in each step but the last, which frees what most of the others kept, and
+// none has a backward pass.
 bool DeviceDiagnosis::is_one_hill() const {
   const auto& level = result.steps.live_after;
   if (level.size() < 3 || is_marked(steps_) || runs_backward()) return false;
   const auto rises = [](std::int64_t before, std::int64_t after) { return before >= after; };
-  return std::adjacent_find(level.begin(), level.end() - 1, rises) == level.end() - 1 &&
-         level.back() <= level.front();
+  if (std::adjacent_find(level.begin(), level.end() - 1, rises) != level.end() - 1 ||
+      level.back() > level.front()) {
+    return false;
+  }
+  const auto last = steps_.count() - 1;
+  std::set<std::int64_t> kept;  // steps of which something lived that long
+  for (const auto& each : lifetimes_.allocations) {
+    const auto born = steps_.of(each.born);
+    const bool freed = each.freed != no_event && steps_.of(each.freed) >= last;
+    if (freed && born >= 0 && born < last) kept.insert(born);
+  }
+  return std::ssize(kept) * 3 >= last * 2;
 }
 
 void DeviceDiagnosis::decide() {
@@ -578,8 +572,8 @@ void DeviceDiagnosis::decide() {
     result.verdict = Verdict::leak;
   } else if (in_one_phase_ > 0) {
     drop(
-        fmt::format("{} keeps what it allocates in a phase that came once and was running at the "
-                    "dump; record until a second such phase has ended",
+        fmt::format("{} keeps what it allocates in a phase that came once; record until a second "
+                    "such phase has ended",
                     named(suspect_site_)));
   } else if (in_call_replaced_ > 0) {
     drop(

@@ -270,20 +270,47 @@ Gaps gaps_among_own_kinds(const std::vector<Left>& left, const Steps& steps) {
   return Gaps(std::move(gaps));
 }
 
-// Steps after the last one that leaves something. An evaluation at the end says nothing of what
-// training leaves, where it is short or came before as well.
-std::int64_t quiet_after(const std::vector<Left>& left, const Steps& steps) {
+// How a place's steps end.
+struct Ending {
+  std::int64_t end = 0;           // the step from which on nothing is told of the place
+  std::int64_t quiet_own = 0;     // steps of its kinds after the last one that leaves something
+  std::int64_t quiet_others = 0;  // of other kinds, as far as they tell
+  bool others_are_fewer = false;  // and nothing tells a preparation from what it prepares
+};
+
+// An evaluation at the end says nothing of what training leaves, nor does what is short or came
+// before as well.
+Ending ending(const std::vector<Left>& left, const Steps& steps) {
   const auto count = steps.count();
   const auto last = left.back().step;
   const auto own = own_kinds(left, steps);
-  std::int64_t quiet = 0;
+  std::int64_t last_own = 0;
+  std::int64_t of_own = 0;
+  bool own_trains = false;
+  for (std::size_t kind = 0; kind < steps.steps_of_kind.size(); ++kind) {
+    if (!own[kind]) continue;
+    const auto& of_kind = steps.steps_of_kind[kind];
+    last_own = std::max(last_own, of_kind.back());
+    of_own += std::ssize(of_kind);
+    own_trains = own_trains || steps.trains[kind];
+  }
+  Ending found;
+  found.end = last_own + 1;
   for (std::size_t kind = 0; kind < steps.steps_of_kind.size(); ++kind) {
     const auto& of_kind = steps.steps_of_kind[kind];
+    const auto after = of_kind.end() - std::ranges::upper_bound(of_kind, last);
     const bool before = of_kind.front() < last;
-    if (!own[kind] && (before || std::ssize(of_kind) * 10 <= count)) continue;
-    quiet += of_kind.end() - std::ranges::upper_bound(of_kind, last);
+    if (!own[kind]) {
+      const auto size = std::ssize(of_kind);
+      if (before || size * 10 <= count || (own_trains && !steps.trains[kind])) continue;
+      found.end = count;
+      found.quiet_others += after;
+      found.others_are_fewer = !own_trains && !steps.trains[kind] && size < of_own;
+    } else {
+      found.quiet_own += after;
+    }
   }
-  return quiet;
+  return found;
 }
 
 // The least number of steps by which what is added in those from `begin` to before `end` can be
@@ -433,7 +460,9 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   judged.times = times;
   const auto gaps = gaps_of(left);
   const auto longest = gaps.longest;
-  const bool goes_on = quiet_after(left, steps) <= std::max<std::int64_t>(longest, 1);
+  const auto ends = ending(left, steps);
+  const bool goes_on_in_its_kinds = ends.quiet_own <= longest;
+  const bool goes_on = ends.quiet_own + ends.quiet_others <= longest;
   if (group.longest_life >= 2 && times == 0) {
     judged.judgement = Judgement::bounded;
     return judged;
@@ -450,10 +479,11 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     return judged;
   }
   if (!goes_on) {
-    judged.judgement = Judgement::stopped;
+    judged.judgement =
+        goes_on_in_its_kinds && ends.others_are_fewer ? Judgement::one_phase : Judgement::stopped;
     return judged;
   }
-  const auto middle = (left.front().step + count) / 2;
+  const auto middle = (left.front().step + ends.end) / 2;
   const auto late =
       std::ranges::count_if(left, [&](const Left& each) { return each.step >= middle; });
   const bool regular = gaps.regular() || gaps_among_own_kinds(left, steps).regular();

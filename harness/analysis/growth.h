@@ -49,7 +49,7 @@ enum class Judgement {
   bounded,    // held for some steps and then freed, always
   suspect,    // too few times to tell
   replaced,   // one tensor that is replaced by a larger one in each step
-  one_phase,  // in a last phase that came once
+  one_phase,  // in a phase that came once
 };
 
 struct Judged {

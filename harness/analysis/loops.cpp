@@ -58,6 +58,7 @@ struct Candidate {
   std::vector<std::uint32_t> at;  // positions in the searched sequence
   double alike = 0;
   bool one_line = false;  // most iterations are operations of a single line
+  bool trains = false;    // nearly all iterations have a backward pass
 };
 
 // The visits of `inner` in each iteration of `outer`.
@@ -124,6 +125,8 @@ class Search {
   double freed_soon(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   // Whether the token allocates what is freed before the token `limit`.
   bool freed_within(std::uint32_t token, std::uint32_t limit) const;
+  std::int64_t pairs_with_others(const Sequence& sequence,
+                                 const std::vector<std::uint32_t>& at) const;
   double with_others(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   // Whether the line itself allocates or frees, by an operation and no layer.
   bool is_operation(std::uint32_t token) const {
@@ -360,15 +363,20 @@ bool Search::freed_within(std::uint32_t token, std::uint32_t limit) const {
          found->freed < tokens_[limit].event;
 }
 
-// The part of the pairs of visits between which there are tokens without symbol: a backward pass.
-double Search::with_others(const Sequence& sequence, const std::vector<std::uint32_t>& at) const {
+// The pairs of visits between which there are tokens without symbol: a backward pass.
+std::int64_t Search::pairs_with_others(const Sequence& sequence,
+                                       const std::vector<std::uint32_t>& at) const {
   std::int64_t with = 0;
   for (std::size_t visit = 1; visit < at.size(); ++visit) {
     const auto from = sequence[at[visit - 1]];
     const auto to = sequence[at[visit]];
     with += others_before_[to] > others_before_[from] ? 1 : 0;
   }
-  return static_cast<double>(with) / static_cast<double>(at.size() - 1);
+  return with;
+}
+
+double Search::with_others(const Sequence& sequence, const std::vector<std::uint32_t>& at) const {
+  return static_cast<double>(pairs_with_others(sequence, at)) / static_cast<double>(at.size() - 1);
 }
 
 bool Search::frees_most(const Sequence& sequence, const std::vector<std::uint32_t>& at) const {
@@ -504,11 +512,20 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
       stands_before(sequence, outer, inner)) {
     return true;
   }
-  // What has no backward pass of its own while the loop around it has. Micro-batches whose losses
-  // are summed for one backward pass are steps.
+  // What has no backward pass of its own while the loop around it has one: an episode that learns
+  // several times on its way is no step. Micro-batches whose losses are summed for one backward
+  // pass are steps.
   return (above || !calls_modules(sequence, inner.at) || stands_before(sequence, outer, inner)) &&
          others_matter && with_others(sequence, inner.at) < 0.55 &&
+         pairs_with_others(sequence, inner.at) * 2 <= std::ssize(outer.at) * 3 &&
          with_others(sequence, outer.at) > 0.7;
+}
+
+// Whether a candidate explains enough beside the one that explains most. Steps of a training are a
+// part of what an epoch does that evaluates as long.
+bool explains_enough(const Candidate& candidate, const Candidate& most) {
+  const bool in_epochs = candidate.trains && candidate.at.size() >= 5 * most.at.size();
+  return candidate.explained * 10 >= most.explained * (in_epochs ? 3 : 6);
 }
 
 std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& parts,
@@ -521,8 +538,11 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
   const bool others_matter = depth == 0 && others * 25 > tokens_.size() - set_up_;
   for (std::size_t tried = 0; tried < all.size() && tried < most_tried; ++tried) {
     auto& candidate = all[tried];
-    const auto least = good.empty() ? 0 : good.front().explained * (good.front().one_line ? 1 : 6);
-    if (candidate.explained * 10 < least) break;
+    candidate.trains = others_matter && with_others(sequence, candidate.at) > 0.9;
+    if (!good.empty() && candidate.explained * 10 < good.front().explained) break;
+    if (!good.empty() && !good.front().one_line && !explains_enough(candidate, good.front())) {
+      continue;
+    }
     candidate.one_line = by_ == LoopBy::stacks && !asked && is_one_line(sequence, candidate.at);
     candidate.alike = alike(sequence, parts, candidate.at);
     if (candidate.alike < enough_alike) continue;
@@ -553,8 +573,8 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     if (depth == 0 && good.front().explained * 2 < events) return std::nullopt;
   } else {
     std::erase_if(good, &Candidate::one_line);
-    const auto most = good.front().explained;
-    std::erase_if(good, [&](const Candidate& each) { return each.explained * 10 < most * 6; });
+    const auto most = good.front();
+    std::erase_if(good, [&](const Candidate& each) { return !explains_enough(each, most); });
   }
   const auto first = good.front().at.front();
   const auto last = good.front().at.back();

@@ -13,25 +13,36 @@
 namespace leaklab {
 namespace {
 
-// A name whose number counts steps.
+constexpr std::string_view step_words[] = {"step", "iter", "batch", "request"};
+
+// A name with its numbers, of which one may count steps.
 struct Numbered {
   std::string shape;  // the name with each number as '#'
-  std::int64_t number = -1;
+  std::vector<std::int64_t> numbers;
+  std::vector<bool> of_steps;  // of each number, whether the last word before it is one of steps
 };
 
 Numbered numbered(std::string_view name) {
   Numbered found;
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto low = lower(name);
+  std::size_t from = 0;  // behind the number before
   for (std::size_t at = 0; at < name.size();) {
-    if (name[at] < '0' || name[at] > '9') {
+    if (!is_digit(name[at])) {
       found.shape += name[at++];
       continue;
     }
+    const auto words = std::string_view(low).substr(from, at - from);
+    found.of_steps.push_back(std::ranges::any_of(step_words, [&](std::string_view word) {
+      return words.find(word) != std::string_view::npos;
+    }));
     std::int64_t number = 0;
-    for (; at < name.size() && name[at] >= '0' && name[at] <= '9'; ++at) {
+    for (; at < name.size() && is_digit(name[at]); ++at) {
       number = std::min<std::int64_t>(number * 10 + (name[at] - '0'), 1'000'000'000'000);
     }
     found.shape += '#';
-    if (found.number < 0) found.number = number;
+    found.numbers.push_back(number);
+    from = at;
   }
   return found;
 }
@@ -41,10 +52,9 @@ Numbered numbered(std::string_view name) {
 bool names_steps(std::string_view name) {
   constexpr std::string_view other[] = {"optimizer.",  "compiled",       "dataloader",
                                         "torchdynamo", "torch-compiled", "inductor"};
-  constexpr std::string_view words[] = {"step", "iter", "batch", "request"};
   const auto low = lower(name);
   const auto has = [&](std::string_view part) { return low.find(part) != std::string::npos; };
-  return std::ranges::none_of(other, has) && std::ranges::any_of(words, has);
+  return std::ranges::none_of(other, has) && std::ranges::any_of(step_words, has);
 }
 
 bool is_optimizer_step(std::string_view name) { return name.starts_with("Optimizer.step"); }
@@ -56,22 +66,60 @@ bool is_end_of_path(std::string_view end, std::string_view path) {
   return path.empty() || path.ends_with('/') || path.ends_with('\\');
 }
 
-// The numbers of the marks of one shape of name.
+// What one number does in the marks of one shape of name.
 struct Counting {
-  std::int64_t marks = 0;
+  std::vector<std::size_t> at;  // the marks with a new number
+  std::int64_t first = 0;
   std::int64_t following = 0;  // how many follow the one before; each epoch may begin anew
   std::int64_t last = -2;
 
-  // Whether it is a new one. -1: without a number, which counts by coming again.
-  bool add(std::int64_t number) {
-    if (number >= 0 && number == last) return false;
-    ++marks;
+  // -1: without a number, which counts by coming again.
+  void add(std::int64_t number, std::size_t mark) {
+    if (number >= 0 && number == last) return;
+    if (at.empty()) first = number;
+    at.push_back(mark);
     following += number == last + 1 || number <= 1 ? 1 : 0;
     last = number;
-    return true;
   }
   // Whether these are steps.
-  bool counts() const { return marks >= 3 && following * 10 >= (marks - 1) * 8; }
+  bool counts() const { return at.size() >= 3 && following * 10 >= (std::ssize(at) - 1) * 8; }
+};
+
+// The marks of one shape of name.
+class Countings {
+ public:
+  void add(const Numbered& name, std::size_t mark) {
+    if (each_.empty()) {
+      of_steps_ = name.of_steps;
+      each_.resize(std::max<std::size_t>(1, name.numbers.size()));
+    }
+    for (std::size_t number = 0; number < each_.size(); ++number) {
+      each_[number].add(name.numbers.empty() ? -1 : name.numbers[number], mark);
+    }
+  }
+  // Of the number that counts steps; nullptr: none does. Of several the one that a word of steps
+  // stands before, else the first.
+  const Counting* steps() const {
+    const Counting* first = nullptr;
+    for (std::size_t number = 0; number < each_.size(); ++number) {
+      if (!each_[number].counts()) continue;
+      if (is_of_steps(number)) return &each_[number];
+      if (first == nullptr) first = &each_[number];
+    }
+    return first;
+  }
+  // Whether a word of steps stands before the number that counts.
+  bool is_named() const {
+    const auto* counting = steps();
+    return counting != nullptr && is_of_steps(static_cast<std::size_t>(counting - each_.data()));
+  }
+
+ private:
+  bool is_of_steps(std::size_t number) const {
+    return number < of_steps_.size() && of_steps_[number];
+  }
+  std::vector<Counting> each_;  // by number in the name
+  std::vector<bool> of_steps_;
 };
 
 // Moments at which a mark of one name began and ended.
@@ -150,6 +198,7 @@ class Finder {
   EventIndex aligned(const std::vector<EventIndex>& ends) const;
   void align_to_end(std::vector<EventIndex>& begin) const;
   void number_kinds(Steps& steps) const;
+  bool has_backward(const Steps& steps, std::int64_t step) const;
   void drop_cut_steps(Steps& steps) const;
   void count_before(Steps& steps) const;
   std::unordered_map<std::uint64_t, std::int64_t> content(EventIndex from, EventIndex to) const;
@@ -177,18 +226,19 @@ Steps at(std::vector<EventIndex> begin, EventIndex end, std::string source, doub
 // come again under one name. The most frequent first.
 std::vector<MarkedSeries> Finder::marked_series() const {
   constexpr std::size_t most_shapes = 16;
-  std::map<std::string, Counting> series;
+  std::map<std::string, Countings> series;
   std::vector<std::string> shapes(snapshot_.strings.size());
-  for (const auto& mark : snapshot_.annotations) {
-    const auto name = snapshot_.strings[mark.name];
-    if (snapshot_.strings[mark.stage] != "START" || !names_steps(name)) continue;
-    const auto [shape, number] = numbered(name);
-    shapes[mark.name] = shape;
-    series[shape].add(number);
+  for (std::size_t mark = 0; mark < snapshot_.annotations.size(); ++mark) {
+    const auto& each = snapshot_.annotations[mark];
+    const auto name = snapshot_.strings[each.name];
+    if (snapshot_.strings[each.stage] != "START" || !names_steps(name)) continue;
+    const auto found = numbered(name);
+    shapes[each.name] = found.shape;
+    series[found.shape].add(found, mark);
   }
   std::vector<std::pair<std::int64_t, std::string>> most;
   for (const auto& [shape, marks] : series) {
-    if (marks.counts()) most.emplace_back(-marks.marks, shape);
+    if (const auto* steps = marks.steps()) most.emplace_back(-std::ssize(steps->at), shape);
   }
   std::ranges::sort(most);
   most.resize(std::min(most.size(), most_shapes));
@@ -197,7 +247,7 @@ std::vector<MarkedSeries> Finder::marked_series() const {
     const auto& shape = each.second;
     all.push_back(
         {spans_of(snapshot_, device_, [&](StringId name) { return shapes[name] == shape; }),
-         lower(shape).find("epoch") != std::string::npos});
+         lower(shape).find("epoch") != std::string::npos && !series[shape].is_named()});
   }
   return all;
 }
@@ -326,12 +376,7 @@ EventIndex Finder::end_like_others(const std::vector<EventIndex>& begin,
 }
 
 std::optional<Steps> Finder::by_metadata() const {
-  struct Series {
-    Counting counting;
-    std::int64_t first = 0;  // number
-    std::vector<EventIndex> begin;
-  };
-  std::map<std::string, Series> all;
+  std::map<std::string, Countings> all;
   StringId last = 0;
   for (EventIndex at = 0; at < trace_.size(); ++at) {
     const auto id = trace_[at].user_metadata;
@@ -339,20 +384,18 @@ std::optional<Steps> Finder::by_metadata() const {
     last = id;
     const auto name = snapshot_.strings[id];
     if (!names_steps(name)) continue;
-    const auto [shape, number] = numbered(name);
-    if (number < 0) continue;
-    auto& series = all[shape];
-    if (series.begin.empty()) series.first = number;
-    if (series.counting.add(number)) series.begin.push_back(at);
+    const auto found = numbered(name);
+    if (!found.numbers.empty()) all[found.shape].add(found, at);
   }
   // Each shape of name whose numbers count is a kind of step.
   std::vector<std::pair<EventIndex, std::uint8_t>> begin;
   std::int64_t before = 0;
   std::uint8_t kind = 0;
   for (const auto& [shape, series] : all) {
-    if (!series.counting.counts()) continue;
-    for (const auto at : series.begin) begin.emplace_back(at, kind);
-    before += series.first;
+    const auto* steps = series.steps();
+    if (steps == nullptr) continue;
+    for (const auto at : steps->at) begin.emplace_back(static_cast<EventIndex>(at), kind);
+    before += steps->first;
     if (kind < 255) ++kind;
   }
   if (begin.empty()) return std::nullopt;
@@ -639,6 +682,19 @@ void Finder::number_kinds(Steps& steps) const {
   for (std::size_t step = 0; step < steps.kind.size(); ++step) {
     steps.steps_of_kind[steps.kind[step]].push_back(static_cast<std::int64_t>(step));
   }
+  for (const auto& of_kind : steps.steps_of_kind) {
+    const auto with = std::ranges::count_if(
+        of_kind, [&](std::int64_t step) { return has_backward(steps, step); });
+    steps.trains.push_back(with * 10 >= std::ssize(of_kind) * 9);
+  }
+}
+
+bool Finder::has_backward(const Steps& steps, std::int64_t step) const {
+  const auto at = static_cast<std::size_t>(step);
+  return std::any_of(trace_.begin() + steps.begin[at], trace_.begin() + steps.begin[at + 1],
+                     [&](const TraceEvent& event) {
+                       return event.kind == EventKind::alloc && sites_.stack(event.stack).path == 0;
+                     });
 }
 
 Steps Finder::asked_for() const {

@@ -30,6 +30,8 @@ struct Steps {
   }
   // By kind, its steps, sorted.
   std::vector<std::vector<std::int64_t>> steps_of_kind;
+  // By kind, whether nearly all of its steps allocate without frames, as a backward pass does.
+  std::vector<bool> trains;
   // The first of the steps at the end that are of one kind.
   std::int64_t last_phase() const;
   // The whole step that the event is in; -1 before the first one, count() after the last one.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -192,6 +193,203 @@ TEST(Steps, marked_steps_that_free_nothing_at_all_leak) {
     program.mark("END", name);
   }
   expect_steps(program, 30, 10);
+}
+
+// A training that keeps something in each of its steps, then that many batches of an evaluation.
+Diagnosis evaluated_at_the_end(int batches, int steps_that_keep) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 24; ++step) {
+    training.step();
+    if (step < steps_that_keep) program.alloc(Program::line(16), 1000);
+  }
+  for (int batch = 0; batch < batches; ++batch) training.evaluation_step();
+  return diagnose(program.dump(), {});
+}
+
+TEST(Steps, an_evaluation_of_any_length_at_the_end_hides_no_leak_of_the_training) {
+  for (const int batches : {0, 2, 8, 20}) {
+    EXPECT_EQ(evaluated_at_the_end(batches, 24).verdict, Verdict::leak) << batches;
+    EXPECT_EQ(evaluated_at_the_end(batches, 12).verdict, Verdict::clean) << batches;
+  }
+}
+
+TEST(Steps, what_requests_kept_is_undecided_where_fewer_of_another_kind_come_last) {
+  for (const int others : {12, 40}) {
+    Program program;
+    const auto serve = [&](std::uint64_t line) {
+      const auto x = program.alloc(Program::line(line), 8192);
+      const auto out = program.alloc(Program::module(line + 1), 4096);
+      program.free(x, Program::line(line + 2));
+      program.free(out, Program::line(line + 2));
+    };
+    for (int request = 0; request < 30; ++request) {
+      serve(10);
+      program.alloc(Program::line(13), 640);
+    }
+    for (int request = 0; request < others; ++request) serve(20);
+    const auto found = diagnose(program.dump(), {});
+    EXPECT_EQ(found.verdict, others == 12 ? Verdict::undecided : Verdict::clean) << found.summary;
+  }
+}
+
+TEST(Steps, what_is_prepared_for_a_training_is_no_leak) {
+  Program program;
+  for (int sample = 0; sample < 30; ++sample) {
+    const auto x = program.alloc(Program::line(5), 8192);
+    const auto out = program.alloc(Program::module(6), 4096);
+    program.alloc(Program::line(7), 640);
+    program.free(x, Program::line(8));
+    program.free(out, Program::line(8));
+  }
+  Training training(program);
+  for (int step = 0; step < 24; ++step) training.step();
+  EXPECT_EQ(diagnose(program.dump(), {}).verdict, Verdict::clean);
+}
+
+// Episodes of that many steps each, of which each second one learns.
+TEST(Steps, what_learns_several_times_on_its_way_is_no_step) {
+  for (const int moves : {2, 10}) {
+    Program program;
+    for (int episode = 0; episode < 8; ++episode) {
+      const auto world = program.alloc(Program::line(9), 8192);
+      for (int move = 0; move < moves; ++move) {
+        const auto state = program.alloc(Program::called("play", 30, 11), 2048);
+        const auto out = program.alloc(Program::module(Program::called("play", 31, 11)), 4096);
+        if (move % 2 == 1) program.free(program.alloc({}, 4096));
+        program.free(out, Program::called("play", 33, 11));
+        program.free(state, Program::called("play", 34, 11));
+      }
+      program.alloc(Program::line(16), 640);
+      program.free(world, Program::line(17));
+    }
+    // Of two moves the backward pass is that of the whole.
+    expect_steps(program, moves == 2 ? 8 : 80, 16);
+  }
+}
+
+TEST(Steps, batches_are_steps_however_many_epochs_train_and_evaluate_in_one_function) {
+  for (const int epochs : {4, 5, 8}) {
+    Program program;
+    const auto batch = [&](std::uint64_t from, bool trains) {
+      const auto x = program.alloc(Program::called("run", 30, from), 8192);
+      const auto out = program.alloc(Program::module(Program::called("run", 31, from)), 4096);
+      if (trains) program.free(program.alloc({}, 4096));
+      program.free(out, Program::called("run", 34, from));
+      program.free(x, Program::called("run", 35, from));
+    };
+    for (int epoch = 0; epoch < epochs; ++epoch) {
+      const auto order = program.alloc(Program::line(9), 512);
+      for (int step = 0; step < 6; ++step) {
+        batch(11, true);
+        program.alloc(Program::called("run", 36, 11), 640);
+      }
+      for (int step = 0; step < 6; ++step) batch(13, false);
+      program.free(order, Program::line(15));
+    }
+    expect_steps(program, 12 * epochs, 36);
+  }
+}
+
+TEST(Steps, requests_that_grow_and_a_short_one_at_the_end_are_no_parts_of_one_step) {
+  Program program;
+  std::uint64_t last = 0;
+  for (int request = 0; request < 16; ++request) {
+    const auto bytes = request == 15 ? 512 : 4096 * (request + 1);
+    const auto out = program.alloc(Program::module(11), bytes);
+    const auto answer = program.alloc(Program::line(12), bytes);
+    program.free(out, Program::line(13));
+    if (last != 0) program.free(last, Program::line(12));
+    last = answer;
+  }
+  EXPECT_EQ(diagnose(program.dump(), {}).verdict, Verdict::clean);
+}
+
+TEST(Steps, of_the_numbers_in_a_mark_the_one_of_steps_counts) {
+  const auto name = [](int form, int step) {
+    const auto of_epoch = std::to_string(step % 8);
+    switch (form) {
+      case 0:
+        return "epoch " + std::to_string(step / 8) + " iter " + of_epoch;
+      case 1:
+        return "rank 0 step " + std::to_string(step);
+      case 2:
+        return "batch_size=32 step=" + std::to_string(step);
+      default:
+        return "step " + std::to_string(step) + "/24";
+    }
+  };
+  for (int form = 0; form < 4; ++form) {
+    for (const bool metadata : {false, true}) {
+      Program program;
+      Training training(program);
+      for (int step = 0; step < 24; ++step) {
+        if (metadata) program.metadata(name(form, step));
+        if (!metadata) program.mark("START", name(form, step));
+        // Halves of a step, which alone would look like steps.
+        for (int half = 0; half < 2; ++half) training.step();
+        program.alloc(Program::line(16), 1000);
+        if (!metadata) program.mark("END", name(form, step));
+      }
+      const auto found = diagnose(program.dump(), {});
+      EXPECT_EQ(found.steps.source, metadata ? "metadata" : "annotations") << name(form, 1);
+      expect_steps(program, 24, 16);
+    }
+  }
+}
+
+TEST(Steps, a_few_events_without_frames_after_the_last_request_are_no_training) {
+  Program program;
+  for (int request = 0; request < 24; ++request) {
+    const auto x = program.alloc(Program::line(10), 8192);
+    const auto out = program.alloc(Program::module(11), 4096);
+    program.free(x, Program::line(12));
+    program.free(out, Program::line(12));
+    program.alloc(Program::line(13), 640);
+  }
+  program.free(program.alloc({}, 512));
+  expect_steps(program, 24, 13);
+}
+
+TEST(Steps, epochs_that_train_something_else_besides_are_no_steps) {
+  Program program;
+  Training training(program);
+  Training second(program, 6);
+  for (int epoch = 0; epoch < 6; ++epoch) {
+    const auto order = program.alloc(Program::line(9), 512);
+    for (int step = 0; step < 6; ++step) {
+      const auto x = program.alloc(Program::called("train_one", 52, 11), 4096);
+      const auto out = program.alloc(Program::module(Program::called("train_one", 53, 11)), 4096);
+      const auto gradient = program.alloc({}, 4096);
+      auto update = Program::optimizer(11);
+      update.insert(update.begin() + 1, {"/home/me/train.py", "train_one", 55});
+      program.free(program.alloc(update, 4096), update);
+      program.free(gradient, Program::called("train_one", 56, 11));
+      program.free(out, Program::called("train_one", 57, 11));
+      program.free(x, Program::called("train_one", 57, 11));
+      program.alloc(Program::called("train_one", 58, 11), 640);
+    }
+    second.step();
+    program.free(order, Program::line(15));
+  }
+  const auto found = diagnose(program.dump(), {});
+  EXPECT_GE(found.steps.count, 36);
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+}
+
+TEST(Steps, late_entries_tell_a_leak_from_a_cache_only_where_they_come_at_regular_gaps) {
+  for (const bool regular : {false, true}) {
+    Program program;
+    Training training(program);
+    const std::vector<int> entries =
+        regular ? std::vector<int>{11, 19, 27, 35} : std::vector<int>{2, 3, 5, 30};
+    for (int step = 0; step < 40; ++step) {
+      training.step();
+      if (std::ranges::find(entries, step) != entries.end()) program.alloc(Program::line(16), 640);
+    }
+    const auto found = diagnose(program.dump(), {});
+    EXPECT_EQ(found.verdict == Verdict::leak, regular) << found.summary;
+  }
 }
 
 TEST(Steps, as_many_iterations_as_layers_are_undecided_and_the_caller_can_tell) {

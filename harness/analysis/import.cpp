@@ -83,12 +83,18 @@ struct Gist {
   friend bool operator==(const Gist&, const Gist&) = default;
 };
 
-// Whether they differ in classes at most.
-bool tells_the_same(const Gist& left, const Gist& right) {
+bool tells_the_same_lines(const Gist& left, const Gist& right) {
   return left.verdict == right.verdict &&
          std::ranges::equal(left.findings, right.findings, [](const auto& one, const auto& other) {
-           return one.file == other.file && one.line == other.line && one.bytes == other.bytes;
+           return one.file == other.file && one.line == other.line;
          });
+}
+
+// Whether they differ in classes at most.
+bool tells_the_same(const Gist& left, const Gist& right) {
+  return tells_the_same_lines(left, right) &&
+         std::ranges::equal(left.findings, right.findings, {}, &Gist::Finding::bytes,
+                            &Gist::Finding::bytes);
 }
 
 Gist gist_of(const Diagnosis& diagnosis) {
@@ -199,7 +205,11 @@ class Reducer {
     // The class may differ: a history has steps of one kind only.
     if (!tells_the_same(wanted_, gist_of(diagnosis))) return;  // as it is, then
     const bool irregular = diagnosis.verdict == Verdict::leak && diagnosis.period == 0;
-    if (!irregular) keep_last_steps();
+    if (irregular) {
+      keep_enough_steps();
+    } else {
+      keep_last_steps();
+    }
     leave_out_stacks();
     if (!irregular) leave_out_steps();
   }
@@ -282,6 +292,20 @@ class Reducer {
       std::fill(fewer.steps.begin(),
                 fewer.steps.end() - static_cast<std::ptrdiff_t>(periods * period_), false);
       if (take(std::move(fewer))) return;
+    }
+  }
+
+  // Of steps that never repeat, as many at the end as show how their sizes vary.
+  void keep_enough_steps() {
+    const auto steps = selection_.steps.size();
+    for (std::size_t kept = 32; kept < steps; kept += kept / 2) {
+      auto fewer = selection_;
+      std::fill(fewer.steps.begin(), fewer.steps.end() - static_cast<std::ptrdiff_t>(kept), false);
+      const auto told = gist(fewer);
+      if (!tells_the_same_lines(told, wanted_)) continue;
+      selection_ = std::move(fewer);
+      wanted_ = told;
+      return;
     }
   }
 
@@ -529,19 +553,22 @@ Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& option
       });
     });
   }
-  if (diagnosis.verdict != Verdict::leak) leaking.assign(leaking.size(), false);
-  imported.pattern =
-      pattern_of(reduced, leaking, diagnosis.verdict == Verdict::leak ? diagnosis.period : 0);
-  const auto rate = diagnosis.verdict == Verdict::leak ? diagnosis.bytes_per_step : 0.0;
+  const bool is_leak = diagnosis.verdict == Verdict::leak;
+  if (!is_leak) leaking.assign(leaking.size(), false);
+  // Where nothing repeats, the steps that stay have a mean of their own.
   const bool irregular = diagnosis.period == 0;
-  const auto period = irregular ? diagnosis.steps.seen : diagnosis.period;
+  const auto told = is_leak && irregular ? diagnose(to_snapshot(reduced)) : diagnosis;
+  imported.pattern = pattern_of(reduced, leaking, is_leak ? diagnosis.period : 0);
+  const auto rate = is_leak ? told.bytes_per_step : 0.0;
+  const auto period = irregular ? told.steps.seen : diagnosis.period;
   const auto growth = std::llround(rate * static_cast<double>(period));
   const auto leaks = imported.pattern.growth().per_period("requested");
   const auto per_step = [](std::int64_t bytes, std::int64_t steps) {
     return static_cast<double>(bytes) / static_cast<double>(steps);
   };
   if (per_step(leaks, imported.pattern.period) != per_step(growth, period)) {
-    imported.pattern = irregular ? mere_growth(1, std::llround(rate)) : mere_growth(period, growth);
+    imported.pattern = irregular ? mere_growth(1, std::llround(diagnosis.bytes_per_step))
+                                 : mere_growth(period, growth);
     imported.merely_grows = true;
   }
   for (const auto& step : imported.pattern.steps) {

@@ -30,11 +30,11 @@ TEST_F(Program, import_writes_a_scenario_and_its_pattern_and_says_what_to_do_nex
 TEST_F(Program, import_refuses_a_pattern_that_is_too_large_for_a_scenario) {
   made::Program program;
   std::uint32_t random = 1;
-  for (int step = 0; step < 400; ++step) {
+  for (int step = 0; step < 40; ++step) {
     program.mark("START", "step " + std::to_string(step));
     program.free(program.alloc(made::Program::line(10), 4096), made::Program::line(12));
-    // By no rule, so that no step can be left out.
-    for (int each = 0; each < 40; ++each) {
+    // By no rule, so that none can be left out.
+    for (int each = 0; each < 400; ++each) {
       random = random * 1664525 + 1013904223;
       program.alloc(made::Program::line(11), 512 + random % 100'000);
     }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <numeric>
 
 #include "leaklab/error.h"
 #include "made_snapshot.h"
@@ -52,6 +53,25 @@ TEST(Import, a_leak_each_third_step_keeps_its_period) {
   const auto pattern = import_snapshot(program.dump()).pattern;
   EXPECT_EQ(pattern.period, 3);
   EXPECT_EQ(pattern.growth().per_period("requested"), 1000);
+}
+
+TEST(Import, of_a_leak_without_a_period_the_last_steps_stay_and_what_they_leave) {
+  Program program;
+  Training training(program);
+  std::vector<std::int64_t> sizes;
+  std::uint32_t random = 1;
+  for (int step = 0; step < 300; ++step) {
+    training.step();
+    random = random * 1664525 + 1013904223;
+    sizes.push_back(512 + random % 100'000);
+    program.alloc(Program::line(16), sizes.back());
+  }
+  const auto imported = import_snapshot(program.dump());
+  ASSERT_EQ(imported.diagnosis.period, 0);
+  EXPECT_FALSE(imported.merely_grows);
+  EXPECT_EQ(imported.pattern.period, 32);
+  EXPECT_EQ(imported.pattern.growth().per_period("requested"),
+            std::accumulate(sizes.end() - 32, sizes.end(), std::int64_t{0}));
 }
 
 TEST(Import, two_leaks_are_both_kept) {

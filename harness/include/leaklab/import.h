@@ -50,9 +50,9 @@ struct ImportProgress {
 // the same: the verdict, of a leak its lines, classes and bytes per step, else what seemed to leak
 // and how many bytes it held; and as long as the last period, which the pattern repeats, does what
 // it did. By delta debugging: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing
-// input", 2002. A leak without a period keeps all of its steps. The pattern grows by the bytes per
-// step of the diagnosis. Throws Error with Exit::undecided for a snapshot whose diagnosis is
-// undecided.
+// input", 2002. The pattern grows by the bytes per step of the diagnosis. Of a leak without a
+// period the last steps stay, 32 or more, in which the same lines leak, and the pattern grows by
+// what these leave. Throws Error with Exit::undecided for a snapshot whose diagnosis is undecided.
 Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& options = {},
                          const std::function<void(const ImportProgress&)>& progress = {});
 

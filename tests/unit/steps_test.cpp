@@ -215,7 +215,14 @@ TEST(Steps, an_evaluation_of_any_length_at_the_end_hides_no_leak_of_the_training
 }
 
 TEST(Steps, what_requests_kept_is_undecided_where_fewer_of_another_kind_come_last) {
-  for (const int others : {12, 40}) {
+  struct Requests {
+    int that_keep;
+    int others;
+    Verdict verdict;
+  };
+  for (const auto& requests :
+       {Requests{30, 12, Verdict::undecided}, Requests{30, 40, Verdict::clean},
+        Requests{15, 12, Verdict::clean}}) {
     Program program;
     const auto serve = [&](std::uint64_t line) {
       const auto x = program.alloc(Program::line(line), 8192);
@@ -225,11 +232,11 @@ TEST(Steps, what_requests_kept_is_undecided_where_fewer_of_another_kind_come_las
     };
     for (int request = 0; request < 30; ++request) {
       serve(10);
-      program.alloc(Program::line(13), 640);
+      if (request < requests.that_keep) program.alloc(Program::line(13), 640);
     }
-    for (int request = 0; request < others; ++request) serve(20);
+    for (int request = 0; request < requests.others; ++request) serve(20);
     const auto found = diagnose(program.dump(), {});
-    EXPECT_EQ(found.verdict, others == 12 ? Verdict::undecided : Verdict::clean) << found.summary;
+    EXPECT_EQ(found.verdict, requests.verdict) << found.summary;
   }
 }
 
@@ -291,6 +298,24 @@ TEST(Steps, batches_are_steps_however_many_epochs_train_and_evaluate_in_one_func
   }
 }
 
+TEST(Steps, four_rounds_of_a_critic_before_a_longer_pass_of_a_generator_are_parts_of_a_step) {
+  Program program;
+  Training generator(program, 12);
+  auto update = Program::optimizer(9);
+  update.insert(update.begin() + 1, {"/home/me/train.py", "critic", 55});
+  for (int step = 0; step < 24; ++step) {
+    for (int round = 0; round < 4; ++round) {
+      const auto out = program.alloc(Program::module(Program::called("critic", 52, 9)), 4096);
+      program.free(program.alloc({}, 4096));
+      program.free(program.alloc(update, 4096), update);
+      program.free(out, Program::called("critic", 56, 9));
+    }
+    generator.step();
+    program.alloc(Program::line(16), 640);
+  }
+  expect_steps(program, 24, 16);
+}
+
 TEST(Steps, requests_that_grow_and_a_short_one_at_the_end_are_no_parts_of_one_step) {
   Program program;
   std::uint64_t last = 0;
@@ -327,7 +352,11 @@ TEST(Steps, of_the_numbers_in_a_mark_the_one_of_steps_counts) {
         if (metadata) program.metadata(name(form, step));
         if (!metadata) program.mark("START", name(form, step));
         // Halves of a step, which alone would look like steps.
-        for (int half = 0; half < 2; ++half) training.step();
+        for (int half = 0; half < 2; ++half) {
+          if (!metadata) program.mark("START", "micro batch");
+          training.step();
+          if (!metadata) program.mark("END", "micro batch");
+        }
         program.alloc(Program::line(16), 1000);
         if (!metadata) program.mark("END", name(form, step));
       }

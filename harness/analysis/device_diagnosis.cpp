@@ -97,6 +97,7 @@ class DeviceDiagnosis {
   bool level_rises() const;
   bool runs_backward() const;
   bool goes_round_layers() const;
+  bool is_one_update() const;
   bool is_one_hill() const;
   FrameId line_before(EventIndex event);
   FrameId line_of_blocks(const Group& group);
@@ -483,6 +484,16 @@ bool DeviceDiagnosis::goes_round_layers() const {
          });
 }
 
+// Whether an optimizer works in the trace, and not before the last of the iterations: they may be
+// parts of one step.
+bool DeviceDiagnosis::is_one_update() const {
+  if (is_marked(steps_)) return false;
+  const auto first = std::ranges::find_if(
+      trace_, [&](const TraceEvent& event) { return sites_.stack(event.stack).optimizer; });
+  return first != trace_.end() &&
+         steps_.of(static_cast<EventIndex>(first - trace_.begin())) >= steps_.count() - 1;
+}
+
 // Whether about as many bytes as leak were freed, in most steps, of what was allocated before the
 // trace: a full buffer does that, and its sizes vary.
 bool DeviceDiagnosis::is_made_up_for() const {
@@ -563,6 +574,11 @@ void DeviceDiagnosis::decide() {
         "the {} iterations seen may be layers of the model, which are as many or more: one "
         "forward pass looks like that. Where they are steps, say --steps {}",
         seen, seen));
+  } else if (!result.findings.empty() && is_one_update()) {
+    drop(
+        fmt::format("the {} iterations seen come before the only step of an optimizer, as parts "
+                    "of one step do; {}",
+                    seen, longer));
   } else if (!result.findings.empty() && is_made_up_for()) {
     drop(
         fmt::format("{} keeps what it allocates, and as much is freed of what was there before the "

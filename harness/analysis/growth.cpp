@@ -54,6 +54,37 @@ void add(std::vector<Left>& series, const Left& left) {
   series.back().count += left.count;
 }
 
+// Of several groups one, whose series are to be summed.
+void join(Group& into, Group&& group) {
+  if (!group.left.empty()) {
+    const bool none = into.left.empty();
+    if (none || group.first_left < into.first_left) {
+      into.first_left = group.first_left;
+      into.first_size = group.first_size;
+    }
+    if (none || group.last_left > into.last_left) {
+      into.last_left = group.last_left;
+      into.last_size = group.last_size;
+    }
+  }
+  into.size = -1;
+  into.left.insert(into.left.end(), group.left.begin(), group.left.end());
+  into.held.insert(into.held.end(), group.held.begin(), group.held.end());
+  into.births += group.births;
+  into.freed += group.freed;
+  into.longest_life = std::max(into.longest_life, group.longest_life);
+  into.sizes += group.sizes;
+  into.early_bytes += group.early_bytes;
+  into.early_count += group.early_count;
+  into.unborn_bytes += group.unborn_bytes;
+  into.unborn_count += group.unborn_count;
+}
+
+void sum(Group& group) {
+  group.left = summed(std::move(group.left));
+  group.held = summed(std::move(group.held));
+}
+
 // Which group each allocation belongs to.
 class Grouping {
  public:
@@ -81,7 +112,10 @@ class Grouping {
     auto& use = uses_.find({event.stack, event.size})->second;
     auto& group = groups_[use.group];
     if (!std::exchange(use.left, true)) ++group.sizes;
-    if (group.left.empty()) group.first_size = event.size;
+    if (group.left.empty()) {
+      group.first_size = event.size;
+      group.first_left = born;
+    }
     group.last_size = event.size;
     group.last_left = born;
     group.pool = event.pool;
@@ -110,6 +144,7 @@ class Grouping {
 
  private:
   void form();
+  void join_rare();
 
   std::unordered_map<Key, SizeUse, KeyHash> uses_;
   std::vector<Group> groups_;
@@ -163,7 +198,34 @@ void Grouping::form() {
   }
 }
 
+// Sizes of one line of which each leaves something too seldom to tell by itself, though the line
+// frees most of what it allocates, are one group.
+void Grouping::join_rare() {
+  for (std::size_t from = 0; from < groups_.size();) {
+    auto to = from;
+    std::int64_t few = 0;
+    bool tells = groups_[from].stack == 0;
+    for (; to < groups_.size() && nearby_[to] == nearby_[from]; ++to) {
+      const auto& group = groups_[to];
+      if (group.freed == 0) continue;
+      tells = tells || group.left.size() >= 3;
+      few += group.left.empty() ? 0 : 1;
+    }
+    Group* into = nullptr;
+    for (; from < to; ++from) {
+      if (tells || few < 3 || groups_[from].freed == 0) continue;
+      if (into == nullptr) {
+        into = &groups_[from];
+      } else {
+        join(*into, std::exchange(groups_[from], {}));
+      }
+    }
+    if (into != nullptr) sum(*into);
+  }
+}
+
 std::vector<Group> Grouping::finished() {
+  join_rare();
   std::vector<Group> found;
   auto first = HashIndex::none;
   auto keeper = HashIndex::none;  // in `found`, of the groups from `first` on
@@ -171,36 +233,20 @@ std::vector<Group> Grouping::finished() {
   for (std::size_t row = 0; row < groups_.size(); ++row) {
     auto& group = groups_[row];
     if (nearby_[row] != std::exchange(first, nearby_[row])) keeper = HashIndex::none;
-    const bool keeps = group.freed == 0 && !group.left.empty();
-    if (!keeps || keeper == HashIndex::none) {
-      if (keeps) keeper = static_cast<std::uint32_t>(found.size());
-      found.push_back(std::move(group));
-      joined.push_back(false);
+    // Without frames, sizes that come again are of lines of their own.
+    const bool of_a_line = group.stack != 0 || group.size < 0;
+    const bool keeps = of_a_line && group.freed == 0 && !group.left.empty();
+    if (keeps && keeper != HashIndex::none) {
+      join(found[keeper], std::move(group));
+      joined[keeper] = true;
       continue;
     }
-    auto& into = found[keeper];
-    joined[keeper] = true;
-    if (group.left.front().step < into.left.front().step) {
-      into.first_size = group.first_size;
-      std::swap(into.left.front(), group.left.front());  // stays the earliest until all are sorted
-    }
-    if (group.last_left > into.last_left) {
-      into.last_left = group.last_left;
-      into.last_size = group.last_size;
-    }
-    into.size = -1;
-    into.left.insert(into.left.end(), group.left.begin(), group.left.end());
-    into.births += group.births;
-    into.sizes += group.sizes;
-    into.early_bytes += group.early_bytes;
-    into.early_count += group.early_count;
-    into.unborn_bytes += group.unborn_bytes;
-    into.unborn_count += group.unborn_count;
+    if (keeps) keeper = static_cast<std::uint32_t>(found.size());
+    found.push_back(std::move(group));
+    joined.push_back(false);
   }
   for (std::size_t at = 0; at < found.size(); ++at) {
-    if (!joined[at]) continue;
-    found[at].left = summed(std::move(found[at].left));
-    found[at].held = found[at].left;
+    if (joined[at]) sum(found[at]);
   }
   return found;
 }
@@ -272,7 +318,7 @@ Gaps gaps_among_own_kinds(const std::vector<Left>& left, const Steps& steps) {
 
 // How a place's steps end.
 struct Ending {
-  std::int64_t end = 0;           // the step from which on nothing is told of the place
+  std::int64_t end = 0;           // the step from which on only an evaluation comes, for once
   std::int64_t quiet_own = 0;     // steps of its kinds after the last one that leaves something
   std::int64_t quiet_others = 0;  // of other kinds, as far as they tell
   bool others_are_fewer = false;  // and nothing tells a preparation from what it prepares
@@ -302,8 +348,9 @@ Ending ending(const std::vector<Left>& left, const Steps& steps) {
     const bool before = of_kind.front() < last;
     if (!own[kind]) {
       const auto size = std::ssize(of_kind);
-      if (before || size * 10 <= count || (own_trains && !steps.trains[kind])) continue;
-      found.end = count;
+      const bool tells = !before && size * 10 > count && (!own_trains || steps.trains[kind]);
+      if ((before || tells) && of_kind.back() > last_own) found.end = count;
+      if (!tells) continue;
       found.quiet_others += after;
       found.others_are_fewer = !own_trains && !steps.trains[kind] && size < of_own;
     } else {
@@ -422,7 +469,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   const auto count = steps.count();
   if (count == 0) return judged;
   const auto& stack = sites.stack(group.stack);
-  judged.trusted = std::clamp<std::int64_t>(count - 1 - group.longest_life, 0, count);
+  judged.trusted = count;
   if (const auto rising = replaced_by_larger(group, count); rising > 0) {
     judged.judgement = rising >= 6 ? Judgement::replaced : Judgement::suspect;
     for (std::size_t at = 1; at < group.held.size(); ++at) {
@@ -431,7 +478,6 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
            std::max<std::int64_t>(0, group.held[at].bytes - group.held[at - 1].bytes), 0});
     }
     judged.onset = group.held.front().step;
-    judged.trusted = count;
     judged.times = static_cast<std::int64_t>(judged.growth.size());
     return judged;
   }
@@ -440,6 +486,8 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     if (group.longest_life >= 2) judged.judgement = Judgement::bounded;
     return judged;
   }
+  const auto ends = ending(left, steps);
+  judged.trusted = std::clamp<std::int64_t>(ends.end - 1 - group.longest_life, 0, count);
   // One optimizer and one model are in use: the first one is left behind when the second comes, if
   // it is no part that is added to a model. None is made anew in each step.
   const auto apart = left.size() > 1 ? left[1].step - left[0].step : 0;
@@ -460,7 +508,6 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   judged.times = times;
   const auto gaps = gaps_of(left);
   const auto longest = gaps.longest;
-  const auto ends = ending(left, steps);
   const bool goes_on_in_its_kinds = ends.quiet_own <= longest;
   const bool goes_on = ends.quiet_own + ends.quiet_others <= longest;
   if (group.longest_life >= 2 && times == 0) {

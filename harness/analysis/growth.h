@@ -35,7 +35,8 @@ struct Group {
   std::int64_t sizes = 0;       // how many different ones are left
   std::int64_t first_size = 0;  // of what is left
   std::int64_t last_size = 0;
-  EventIndex last_left = 0;  // where the last of it was allocated
+  EventIndex first_left = 0;  // where the first and the last of it were allocated
+  EventIndex last_left = 0;
   std::uint32_t pool = 0;
 };
 

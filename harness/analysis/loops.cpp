@@ -147,8 +147,12 @@ class Search {
                      const Candidate& inner) const;
   bool has_backward_besides(const Sequence& sequence, const Candidate& outer,
                             const Candidate& inner) const;
+  bool updates_in_rounds(const Sequence& sequence, const Candidate& outer,
+                         const Candidate& inner) const;
   bool is_outer(const Sequence& sequence, const Candidate& outer, const Candidate& inner,
                 bool above, bool others_matter) const;
+  bool explains_enough(const Sequence& sequence, const Candidate& candidate,
+                       const Candidate& most) const;
   std::size_t least_calls() const;
   std::optional<Candidate> choose(const Sequence& sequence, const Parts& parts, std::int64_t depth);
   void search(const Sequence& sequence, const Parts& parts, std::int64_t depth,
@@ -448,20 +452,11 @@ bool Search::has_backward_besides(const Sequence& sequence, const Candidate& out
   const auto others = [&](std::uint32_t from, std::uint32_t to) {
     return others_before_[sequence[to]] - others_before_[sequence[from]];
   };
-  const auto optimizes = [&](std::uint32_t token) {
-    const auto callee = sites_.stack(trace_[tokens_[token].event].stack).callee;
-    return callee != no_frame && sites_.frame(callee).optimizer;
-  };
   std::size_t with = 0;
   const auto all = rounds_of(outer, inner);
   for (std::size_t visit = 0; visit < all.size(); ++visit) {
     const auto rounds = all[visit];
     if (rounds.size() < 2) continue;
-    // What updates parameters is a step, and what goes round it an epoch.
-    if (std::any_of(sequence.begin() + rounds.front(), sequence.begin() + rounds.back(),
-                    optimizes)) {
-      return false;
-    }
     std::uint32_t most = 0;
     for (std::size_t round = 1; round < rounds.size(); ++round) {
       most = std::max(most, others(rounds[round - 1], rounds[round]));
@@ -472,6 +467,19 @@ bool Search::has_backward_besides(const Sequence& sequence, const Candidate& out
     with += besides * 2 >= most * 3 ? 1 : 0;
   }
   return with * 10 >= (outer.at.size() - 1) * 9;
+}
+
+// Whether an optimizer works between the first and the last round of `inner` in one of `outer`.
+bool Search::updates_in_rounds(const Sequence& sequence, const Candidate& outer,
+                               const Candidate& inner) const {
+  const auto optimizes = [&](std::uint32_t token) {
+    const auto callee = sites_.stack(trace_[tokens_[token].event].stack).callee;
+    return callee != no_frame && sites_.frame(callee).optimizer;
+  };
+  return std::ranges::any_of(rounds_of(outer, inner), [&](const auto& rounds) {
+    return rounds.size() >= 2 && std::any_of(sequence.begin() + rounds.front(),
+                                             sequence.begin() + rounds.back(), optimizes);
+  });
 }
 
 // Whether `outer` goes round steps of which `inner` goes round parts: layers, tokens of a request,
@@ -496,9 +504,12 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   const auto usual = std::ranges::count(rounds, median);
   // What most rounds do once, and some again: a step that failed is done in pieces.
   if (above && fewest == 1 && median == 1 && stands_before(sequence, outer, inner)) return true;
-  // What has a backward pass of its own is a step, but for the search of an attack in it.
-  if (others_matter && with_others(sequence, inner.at) > 0.9) {
-    return above && median >= 2 && median <= 20 && has_backward_besides(sequence, outer, inner);
+  // What has a backward pass of its own is a step, but for the search of an attack in it. What
+  // updates parameters is a step in any case, and what goes round it an epoch.
+  if (others_matter && inner.trains) {
+    return (above || stands_before(sequence, outer, inner)) && median >= 2 && median <= 20 &&
+           has_backward_besides(sequence, outer, inner) &&
+           !updates_in_rounds(sequence, outer, inner);
   }
   // Epochs are equally long or few, requests and episodes are not. A line that only some steps run
   // is followed by the next step often.
@@ -523,9 +534,12 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
 
 // Whether a candidate explains enough beside the one that explains most. Steps of a training are a
 // part of what an epoch does that evaluates as long.
-bool explains_enough(const Candidate& candidate, const Candidate& most) {
-  const bool in_epochs = candidate.trains && candidate.at.size() >= 5 * most.at.size();
-  return candidate.explained * 10 >= most.explained * (in_epochs ? 3 : 6);
+bool Search::explains_enough(const Sequence& sequence, const Candidate& candidate,
+                             const Candidate& most) const {
+  if (candidate.explained * 10 >= most.explained * 6) return true;
+  return candidate.trains && candidate.at.size() >= 2 * most.at.size() &&
+         candidate.explained * 10 >= most.explained * 3 &&
+         !has_backward_besides(sequence, most, candidate);
 }
 
 std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& parts,
@@ -540,7 +554,8 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     auto& candidate = all[tried];
     candidate.trains = others_matter && with_others(sequence, candidate.at) > 0.9;
     if (!good.empty() && candidate.explained * 10 < good.front().explained) break;
-    if (!good.empty() && !good.front().one_line && !explains_enough(candidate, good.front())) {
+    if (!good.empty() && !good.front().one_line &&
+        !explains_enough(sequence, candidate, good.front())) {
       continue;
     }
     candidate.one_line = by_ == LoopBy::stacks && !asked && is_one_line(sequence, candidate.at);
@@ -574,7 +589,8 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
   } else {
     std::erase_if(good, &Candidate::one_line);
     const auto most = good.front();
-    std::erase_if(good, [&](const Candidate& each) { return !explains_enough(each, most); });
+    std::erase_if(good,
+                  [&](const Candidate& each) { return !explains_enough(sequence, each, most); });
   }
   const auto first = good.front().at.front();
   const auto last = good.front().at.back();

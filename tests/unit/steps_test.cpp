@@ -298,6 +298,97 @@ TEST(Steps, batches_are_steps_however_many_epochs_train_and_evaluate_in_one_func
   }
 }
 
+TEST(Steps, micro_batches_before_the_only_step_of_an_optimizer_are_undecided) {
+  for (const bool updates_each : {false, true}) {
+    Program program;
+    for (int micro = 0; micro < 8; ++micro) {
+      const auto x = program.alloc(Program::line(10), 8192);
+      const auto out = program.alloc(Program::module(11), 4096);
+      const auto gradient = program.alloc({}, 4096);
+      program.free(out);
+      program.free(x, Program::line(13));
+      program.alloc(Program::line(14), 4);
+      if (updates_each) program.free(program.alloc(Program::optimizer(15), 4096));
+      program.free(gradient, Program::line(16));
+    }
+    if (!updates_each) program.alloc(Program::optimizer(18), 65536);
+    const auto found = diagnose(program.dump(), {});
+    EXPECT_EQ(found.verdict, updates_each ? Verdict::leak : Verdict::undecided) << found.summary;
+  }
+}
+
+// A buffer of that many of the last batches.
+TEST(Steps, an_evaluation_after_a_training_makes_no_leak_of_its_full_buffer) {
+  Program program;
+  Training training(program);
+  std::vector<std::uint64_t> buffer;
+  for (int step = 0; step < 30; ++step) {
+    training.step();
+    buffer.push_back(program.alloc(Program::line(16), 512 * (1 + step % 3)));
+    if (buffer.size() <= 12) continue;
+    program.free(buffer.front(), Program::line(17));
+    buffer.erase(buffer.begin());
+  }
+  for (int batch = 0; batch < 15; ++batch) training.evaluation_step();
+  EXPECT_EQ(diagnose(program.dump(), {}).verdict, Verdict::clean);
+}
+
+TEST(Steps, a_line_that_frees_most_leaks_what_it_keeps_of_sizes_that_come_seldom) {
+  for (const bool keeps : {false, true}) {
+    Program program;
+    Training training(program);
+    std::uint64_t best = 0;
+    for (int step = 0; step < 40; ++step) {
+      training.step();
+      for (int trial = 0; trial < 6; ++trial) {
+        const auto size = 512 * (1 + step * 5 % 9);
+        const auto tensor = program.alloc(Program::line(16), size);
+        if (keeps && step >= 15 && step % 5 == 2) continue;
+        if (trial != 3) {
+          program.free(tensor, Program::line(17));
+          continue;
+        }
+        if (best != 0) program.free(best, Program::line(18));
+        best = tensor;
+      }
+    }
+    const auto found = diagnose(program.dump(), {});
+    EXPECT_EQ(found.verdict, keeps ? Verdict::leak : Verdict::clean) << found.summary;
+  }
+}
+
+TEST(Steps, an_attack_in_the_function_of_the_step_itself_is_a_part_of_it) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 20; ++step) {
+    const auto clean = program.alloc(Program::line(9), 4096);
+    for (int round = 0; round < 7; ++round) {
+      const auto out = program.alloc(Program::module(11), 4096);
+      program.free(program.alloc({}, 4096));
+      program.free(out, Program::line(12));
+    }
+    training.step();
+    program.alloc(Program::line(16), 640);
+    program.free(clean, Program::line(17));
+  }
+  expect_steps(program, 20, 16);
+}
+
+TEST(Steps, short_epochs_are_no_steps) {
+  Program program;
+  Training training(program);
+  for (int epoch = 0; epoch < 7; ++epoch) {
+    const auto order = program.alloc(Program::line(9), 512);
+    for (int step = 0; step < 3; ++step) {
+      training.step();
+      program.alloc(Program::line(16), 640);
+    }
+    for (int batch = 0; batch < 4; ++batch) training.evaluation_step();
+    program.free(order, Program::line(24));
+  }
+  expect_steps(program, 21, 16);
+}
+
 TEST(Steps, four_rounds_of_a_critic_before_a_longer_pass_of_a_generator_are_parts_of_a_step) {
   Program program;
   Training generator(program, 12);

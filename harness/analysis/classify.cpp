@@ -25,6 +25,8 @@ constexpr ClassRule rules[] = {
      0.75},
     {&LeakTraits::replaced, "L05", "a history that torch.cat enlarges in each step",
      "bound the history, write into a tensor of fixed size, or move what is old to the host", 0.8},
+    {&LeakTraits::multiplied, "L10", "hooks or callbacks that are added again and again",
+     "add the hook once, or call remove() on the handle that adding it returned", 0.6},
     {&LeakTraits::superlinear, "L10", "hooks or callbacks that are added again in each step",
      "add the hook once, or call remove() on the handle that adding it returned", 0.6},
     {&LeakTraits::recurrent, "L03", "a recurrent state that is carried on with its graph",

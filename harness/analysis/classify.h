@@ -16,6 +16,7 @@ struct LeakTraits {
   bool private_pool = false;  // in the pool of a CUDA graph
   bool scalar = false;        // 8 bytes or fewer each
   bool replaced = false;      // one tensor replaced by a larger one
+  bool multiplied = false;    // tensors replaced by as many and more
   bool evaluation = false;    // in steps without a backward pass, among others that have one
   bool every_size_once = false;
   bool superlinear = false;  // more in each step than in the one before

@@ -53,6 +53,14 @@ bool is_marked(const Steps& steps) {
   return steps.source != "call stacks" && steps.source != "sizes";
 }
 
+// Whether each step leaves more than the one before.
+bool keeps_ever_more(std::span<const Left> left) {
+  return left.size() >= 5 &&
+         std::ranges::adjacent_find(left, [](const Left& before, const Left& after) {
+           return before.bytes >= after.bytes;
+         }) == left.end();
+}
+
 class DeviceDiagnosis {
  public:
   DeviceDiagnosis(const Snapshot& snapshot, std::size_t device, const Sites& sites,
@@ -88,6 +96,7 @@ class DeviceDiagnosis {
     return steps_.trains[steps_.kind[static_cast<std::size_t>(step)]];
   }
   void add_leak(const Group& group, const Judged& judged);
+  void drop_what_grows_with_the_steps();
   void add_traits(LineLeak& leak, std::span<const Left> left, bool regular) const;
   void add_lookalike(const Group& group, const Judged& judged);
   bool is_evaluation(std::int64_t step) const;
@@ -98,6 +107,7 @@ class DeviceDiagnosis {
   bool runs_backward() const;
   bool goes_round_layers() const;
   bool is_one_update() const;
+  bool has_kept_before() const;
   bool is_one_hill() const;
   FrameId line_before(EventIndex event);
   FrameId line_of_blocks(const Group& group);
@@ -240,16 +250,15 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   traits.in_call = traits.in_call || stack.callee != no_frame;
   traits.private_pool = traits.private_pool || group.pool != 0;
   traits.replaced = traits.replaced || judged.judgement == Judgement::replaced;
+  traits.multiplied = traits.multiplied || judged.judgement == Judgement::multiplied;
 }
 
 // What all places of the line together say of it.
 void DeviceDiagnosis::add_traits(LineLeak& leak, std::span<const Left> left, bool regular) const {
   auto& traits = leak.traits;
   const auto steps = std::ssize(left);
-  const auto falls = std::ranges::adjacent_find(
-      left, [](const Left& before, const Left& after) { return before.bytes >= after.bytes; });
   traits.scalar = leak.last_size <= 8;
-  traits.superlinear = steps >= 5 && falls == left.end() && !traits.replaced;
+  traits.superlinear = !traits.replaced && keeps_ever_more(left);
   traits.many_places = leak.places >= 3 && traits.in_call;
   traits.evaluation =
       std::ranges::all_of(left, [&](const Left& each) { return is_evaluation(each.step); });
@@ -312,6 +321,7 @@ void DeviceDiagnosis::judge_places() {
     }
     switch (judged.judgement) {
       case Judgement::leak:
+      case Judgement::multiplied:
         add_leak(group, judged);
         break;
       case Judgement::replaced:
@@ -372,10 +382,21 @@ std::int64_t DeviceDiagnosis::onset_in_program(const LineLeak& leak) const {
   return std::max<std::int64_t>(0, leak.onset + steps_.before - each * leak.earlier_count);
 }
 
+// Where each step keeps more than the one before, its batches grow, and with them what only the
+// next step replaces.
+void DeviceDiagnosis::drop_what_grows_with_the_steps() {
+  const bool steps_grow = std::ranges::any_of(leaks_, [&](const auto& each) {
+    return !each.second.traits.replaced && keeps_ever_more(summed(each.second.added));
+  });
+  if (steps_grow)
+    std::erase_if(leaks_, [](const auto& each) { return each.second.traits.replaced; });
+}
+
 void DeviceDiagnosis::report_leaks() {
   std::vector<Left> all;
   std::vector<Left> all_left;
   std::int64_t onset = -1;
+  drop_what_grows_with_the_steps();
   for (auto& [frame, leak] : leaks_) {
     trusted_ = std::min(trusted_, leak.trusted);
     onset = onset < 0 ? leak.onset : std::min(onset, leak.onset);
@@ -390,6 +411,7 @@ void DeviceDiagnosis::report_leaks() {
     all_left.insert(all_left.end(), left.begin(), left.end());
     auto rate = rate_of(leak.added, leak.onset, end);
     add_traits(leak, left, rate.period > 0);
+    leak.onset = std::max(leak.onset, rate.begin);
     if (rate.period == 0 && !leak.traits.replaced) {
       // What is young counts as well: without a period the last step weighs as any other.
       rate.bytes_per_step = rate_of(left, leak.onset, steps_.count()).bytes_per_step;
@@ -412,6 +434,9 @@ void DeviceDiagnosis::report_leaks() {
     finding.reason =
         leak.traits.replaced
             ? fmt::format("one tensor is replaced by a larger one in each of {} steps; likely {}",
+                          leak.times, rule.cause)
+        : leak.traits.multiplied
+            ? fmt::format("each step replaces what it holds, in {} steps by more of it; likely {}",
                           leak.times, rule.cause)
             : fmt::format(
                   "{} allocations are live at the dump, those of {} steps older than anything "
@@ -482,6 +507,12 @@ bool DeviceDiagnosis::goes_round_layers() const {
            const auto layers = each.second;
            return layers == count || (layers > count && births_ * 2 <= layers * count);
          });
+}
+
+// Whether live blocks from before the trace tell that each line has kept as much for long.
+bool DeviceDiagnosis::has_kept_before() const {
+  return std::ranges::all_of(
+      leaks_, [&](const auto& each) { return each.second.earlier_count >= 3 * each.second.times; });
 }
 
 // Whether an optimizer works in the trace, and not before the last of the iterations: they may be
@@ -560,7 +591,8 @@ void DeviceDiagnosis::decide() {
   } else if (births_ > 0 && loads_ * 3 >= births_) {
     drop(fmt::format("what comes again and again is the loading of a model, not a step; {}",
                      longer));
-  } else if (seen < least_steps || (!result.findings.empty() && seen < leak_steps)) {
+  } else if (seen < least_steps ||
+             (!result.findings.empty() && seen < leak_steps && !has_kept_before())) {
     drop(
         fmt::format("the trace holds {} whole step{}: growth per step can't be told from what is "
                     "allocated once; {}",

@@ -256,7 +256,7 @@ std::vector<Group> Grouping::finished() {
 std::int64_t replaced_by_larger(const Group& group, std::int64_t steps) {
   const auto& held = group.held;
   if (group.size != -1 || group.longest_life < 0 || group.longest_life > 2 || held.size() < 3 ||
-      held.back().step < steps - 2) {
+      group.left.size() > 2 || held.back().step < steps - 2) {
     return 0;
   }
   // From the end backwards as long as it holds.
@@ -392,6 +392,26 @@ std::int64_t shortest_period(std::span<const Left> added, std::int64_t begin, st
   }
 }
 
+// What came in addition to the tensors that each step replaces by as many or more, up to the end;
+// empty where that is not what the place does.
+std::vector<Left> multiplied(const Group& group, std::int64_t steps) {
+  const auto& held = group.held;
+  if (group.size < 0 || group.longest_life < 1 || group.longest_life > 2 ||
+      std::ssize(held) * 3 < steps * 2 || held.back().step < steps - 2) {
+    return {};
+  }
+  std::vector<Left> more{held.front()};
+  for (std::size_t at = 1; at < held.size(); ++at) {
+    const auto count = held[at].count - held[at - 1].count;
+    if (count < 0) return {};
+    if (count > 0) more.push_back({held[at].step, count * group.size, count});
+  }
+  if (more.size() < 4) return {};
+  const auto gaps = gaps_of(more);
+  const bool goes_on = steps - more.back().step <= gaps.longest + 1;
+  return goes_on && gaps.regular() ? more : std::vector<Left>{};
+}
+
 // How many of the steps before `end` that leave something follow each other from the first one on.
 std::int64_t in_a_row(const std::vector<Left>& left, std::int64_t end) {
   std::int64_t row = 0;
@@ -479,6 +499,13 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     }
     judged.onset = group.held.front().step;
     judged.times = static_cast<std::int64_t>(judged.growth.size());
+    return judged;
+  }
+  if (auto more = multiplied(group, count); !more.empty()) {
+    judged.judgement = Judgement::multiplied;
+    judged.onset = more.front().step;
+    judged.times = std::ssize(more);
+    judged.growth = std::move(more);
     return judged;
   }
   auto left = group.left;
@@ -575,9 +602,12 @@ Rate rate_of(std::span<const Left> added, std::int64_t begin, std::int64_t end) 
     const auto before_end = std::ranges::lower_bound(rest, end, {}, &Left::step);
     const auto period = shortest_period({rest.begin(), before_end}, begin + skipped, end);
     if (period == 0) continue;
-    return {bytes_before(rest, begin + skipped + period) / static_cast<double>(period), period};
+    const bool in_pattern =
+        !rest.empty() && (rest.begin()->step - added.front().step) % period == 0;
+    return {bytes_before(rest, begin + skipped + period) / static_cast<double>(period), period,
+            in_pattern || rest.empty() ? begin : rest.begin()->step};
   }
-  return {bytes_before(added, end) / static_cast<double>(end - begin), 0};
+  return {bytes_before(added, end) / static_cast<double>(end - begin), 0, begin};
 }
 
 }  // namespace leaklab

@@ -46,11 +46,12 @@ std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const 
 enum class Judgement {
   none,
   leak,
-  stopped,    // grew for a while and no longer does: a cache that is full, a list of what was seen
-  bounded,    // held for some steps and then freed, always
-  suspect,    // too few times to tell
-  replaced,   // one tensor that is replaced by a larger one in each step
-  one_phase,  // in a phase that came once
+  stopped,     // grew for a while and no longer does: a cache that is full, a list of what was seen
+  bounded,     // held for some steps and then freed, always
+  suspect,     // too few times to tell
+  replaced,    // one tensor that is replaced by a larger one in each step
+  multiplied,  // tensors that each step replaces, and now and then by one more
+  one_phase,   // in a phase that came once
 };
 
 struct Judged {
@@ -67,6 +68,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites);
 struct Rate {
   double bytes_per_step = 0;
   std::int64_t period = 0;  // 0: none found, the mean over all steps
+  std::int64_t begin = 0;   // the step from which it holds: not what came once in the first steps
 };
 
 // Of what is added in the steps from `begin` to before `end`; `added` is sorted by step, and each

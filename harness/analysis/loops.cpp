@@ -533,12 +533,14 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
 }
 
 // Whether a candidate explains enough beside the one that explains most. Steps of a training are a
-// part of what an epoch does that evaluates as long.
+// part of what an epoch does that evaluates as long; requests of several tokens differ in length.
 bool Search::explains_enough(const Sequence& sequence, const Candidate& candidate,
                              const Candidate& most) const {
   if (candidate.explained * 10 >= most.explained * 6) return true;
+  if (candidate.explained * 10 < most.explained * 3) return false;
+  const bool of_a_size = candidate.key >= symbols_.size();
+  if (!of_a_size && candidate.at.size() * 2 <= most.at.size()) return true;
   return candidate.trains && candidate.at.size() >= 2 * most.at.size() &&
-         candidate.explained * 10 >= most.explained * 3 &&
          !has_backward_besides(sequence, most, candidate);
 }
 

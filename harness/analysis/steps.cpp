@@ -603,31 +603,48 @@ void Finder::drop_cut_steps(Steps& steps) const {
   if (count < 2) return;
   // How much it has of what the nearest ones have, of that which it has most of: not all do the
   // same.
-  const auto like = [&](std::size_t step, auto&& nearest) {
+  const auto like = [&](std::size_t step, EventIndex end, auto&& nearest) {
     std::optional<double> most;
     int compared = 0;
     for (auto other = nearest(step); other < count && compared < 8; other = nearest(other)) {
       if (steps.kind[other] != steps.kind[step]) continue;
       ++compared;
-      most = std::max(most.value_or(0), holds(steps.begin[step], steps.begin[step + 1],
-                                              steps.begin[other], steps.begin[other + 1]));
+      most = std::max(most.value_or(0),
+                      holds(steps.begin[step], end, steps.begin[other], steps.begin[other + 1]));
     }
     return most;
   };
   const auto last = count - 1;
-  const auto previous = like(last, [](std::size_t step) { return step - 1; });
-  const bool failed =
-      std::any_of(trace_.begin() + steps.begin[last], trace_.begin() + steps.begin[last + 1],
-                  [](const TraceEvent& event) { return event.kind == EventKind::oom; });
-  // An allocation that failed and was survived is no end.
-  if (previous && ((*previous < whole && !steps.ends_whole) ||
-                   (failed && steps.begin[last + 1] == trace_.size()))) {
+  auto end = steps.begin[last + 1];
+  const auto before = [](std::size_t step) { return step - 1; };
+  bool failed = false;
+  // An allocation that failed and was survived is no end, and one behind all that a step does is
+  // none of it.
+  if (end == trace_.size()) {
+    const auto at =
+        std::find_if(trace_.begin() + steps.begin[last], trace_.begin() + end,
+                     [](const TraceEvent& event) { return event.kind == EventKind::oom; });
+    const auto failed_at = static_cast<EventIndex>(at - trace_.begin());
+    failed = failed_at != end;
+    const auto allocations = [&](EventIndex from, EventIndex to) {
+      return std::count_if(trace_.begin() + from, trace_.begin() + to,
+                           [](const TraceEvent& event) { return event.kind == EventKind::alloc; });
+    };
+    if (failed && like(last, failed_at, before) == 1.0 &&
+        allocations(steps.begin[last], failed_at) >=
+            allocations(steps.begin[last - 1], steps.begin[last])) {
+      failed = false;
+      end = steps.begin[last + 1] = failed_at;
+    }
+  }
+  const auto previous = like(last, end, before);
+  if (previous && (failed || (*previous < whole && !steps.ends_whole))) {
     steps.begin.pop_back();
     steps.kind.pop_back();
     steps.last_cut = true;
   }
   if (!lifetimes_.begins_late() || steps.count() < 2) return;
-  const auto next = like(0, [](std::size_t step) { return step + 1; });
+  const auto next = like(0, steps.begin[1], [](std::size_t step) { return step + 1; });
   if (next && *next < whole) {
     steps.begin.erase(steps.begin.begin());
     steps.kind.erase(steps.kind.begin());

@@ -115,6 +115,75 @@ TEST(Diagnosis, hooks_added_in_each_step_make_each_step_keep_more) {
   EXPECT_EQ(found.findings.front().taxonomy, "L10");
 }
 
+TEST(Diagnosis, hooks_that_each_refresh_a_copy_leak_although_each_copy_is_replaced) {
+  for (const int hooked_until : {40, 12}) {
+    Program program;
+    Training training(program);
+    std::vector<std::uint64_t> copies;
+    for (int step = 0; step < 40; ++step) {
+      training.step();
+      for (auto& copy : copies) {
+        const auto fresh = program.alloc(Program::called("hook", 30, 17), 640);
+        program.free(std::exchange(copy, fresh), Program::called("hook", 30, 17));
+      }
+      if (step % 4 == 2 && step < hooked_until) {
+        copies.push_back(program.alloc(Program::called("hook", 30, 17), 640));
+      }
+    }
+    const auto found = after(program);
+    if (hooked_until < 40) {
+      EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+      continue;
+    }
+    expect_leak(found, 30, 640.0 / 4, 2);
+    EXPECT_EQ(found.findings.front().taxonomy, "L10");
+  }
+}
+
+TEST(Diagnosis, batches_that_grow_are_no_history_beside_a_cache_of_them) {
+  Program program;
+  std::uint64_t batch = 0;
+  for (int step = 0; step < 16; ++step) {
+    const auto next = program.alloc(Program::line(10), 512 * (step + 8));
+    if (batch != 0) program.free(batch, Program::line(10));
+    batch = next;
+    const auto out = program.alloc(Program::module(11), 4096);
+    program.alloc(Program::line(16), 256 * (step + 8));
+    program.free(out, Program::line(12));
+  }
+  const auto found = after(program);
+  ASSERT_EQ(found.verdict, Verdict::leak) << found.summary;
+  ASSERT_THAT(found.findings, SizeIs(1));
+  EXPECT_EQ(found.findings.front().site.line, 16);
+}
+
+TEST(Diagnosis, what_the_first_step_left_once_moves_no_onset_of_a_later_leak) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 48; ++step) {
+    training.step();
+    if (step == 0 || step % 8 == 7) program.alloc(Program::line(16), 640);
+  }
+  expect_leak(after(program), 16, 80, 7);
+}
+
+TEST(Diagnosis, three_steps_tell_a_leak_where_live_blocks_tell_what_those_before_kept) {
+  for (const bool kept_before : {false, true}) {
+    Program program;
+    Training training(program);
+    for (int step = 0; step < 40; ++step) {
+      training.step();
+      const auto kept = program.alloc(Program::line(16), 640);
+      if (step < 36 && !kept_before) program.free(kept, Program::line(17));
+    }
+    // Of a step: a batch, three outputs and gradients, a loss, each freed, and what is kept.
+    program.keep_newest(3 * (8 + 2 * 8 + 1));
+    const auto found = after(program);
+    EXPECT_EQ(found.steps.seen, 3);
+    EXPECT_EQ(found.verdict, kept_before ? Verdict::leak : Verdict::undecided) << found.summary;
+  }
+}
+
 TEST(Diagnosis, what_one_of_many_steps_does_not_free_is_told_from_what_all_keep) {
   Program program;
   Training training(program);

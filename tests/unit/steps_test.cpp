@@ -389,6 +389,44 @@ TEST(Steps, short_epochs_are_no_steps) {
   expect_steps(program, 21, 16);
 }
 
+TEST(Steps, requests_of_very_different_length_are_steps) {
+  Program program;
+  for (int request = 0; request < 14; ++request) {
+    const auto prompt = program.alloc(Program::line(10), 512 * (2 + request * 5 % 9));
+    const int tokens = request % 3 == 0 ? 2 : 3 + request * 7 % 12;
+    std::uint64_t cache = 0;
+    for (int token = 0; token < tokens; ++token) {
+      const auto out = program.alloc(Program::module(Program::called("generate", 30, 11)), 4096);
+      const auto longer = program.alloc(Program::called("generate", 31, 11), 1024 * (token + 2));
+      if (cache != 0) program.free(cache, Program::called("generate", 31, 11));
+      cache = longer;
+      program.free(out, Program::called("generate", 32, 11));
+    }
+    program.free(cache, Program::line(11));
+    program.free(prompt, Program::line(12));
+    program.alloc(Program::line(13), 640);
+  }
+  expect_steps(program, 14, 13);
+}
+
+TEST(Steps, a_request_that_fails_behind_the_last_whole_step_takes_nothing_away_from_it) {
+  for (const bool within : {false, true}) {
+    Program program;
+    Training training(program);
+    for (int step = 0; step < 20; ++step) {
+      training.step();
+      program.alloc(Program::line(16), 640);
+    }
+    if (within) {
+      program.alloc(Program::line(10), 4096);
+      program.fail(1 << 30, 4096, Program::module(11));
+    } else {
+      program.fail(1 << 30, 4096, Program::line(18));
+    }
+    expect_steps(program, 20, 16);
+  }
+}
+
 TEST(Steps, four_rounds_of_a_critic_before_a_longer_pass_of_a_generator_are_parts_of_a_step) {
   Program program;
   Training generator(program, 12);

@@ -16,13 +16,6 @@
 namespace leaklab {
 namespace {
 
-std::string bytes_text(double bytes) {
-  if (bytes == static_cast<double>(static_cast<std::int64_t>(bytes))) {
-    return fmt::format("{} B", static_cast<std::int64_t>(bytes));
-  }
-  return fmt::format("{:.3f} B", bytes);
-}
-
 // Live blocks by line, those of which there are many alike first.
 std::vector<Finding> live_findings(const Snapshot& snapshot, const Sites& sites) {
   struct Live {
@@ -76,7 +69,7 @@ std::string summary_of(const Diagnosis& diagnosis) {
     return fmt::format(
         "No leak: over {} steps nothing is left behind that the same line did not "
         "free before{}.",
-        steps.seen, unjudged);
+        fmt::group_digits(steps.seen), unjudged);
   }
   const auto& worst = diagnosis.findings.front();
   auto text =
@@ -179,7 +172,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
         if (at->steps.seen != main->steps.seen) {
           main->limits.push_back(
               fmt::format("device {} has {} steps of its own, to which its bytes a step refer",
-                          at->device, at->steps.seen));
+                          at->device, fmt::group_digits(at->steps.seen)));
         }
         // Only if they repeat together.
         if (at->period != main->period) main->period = 0;

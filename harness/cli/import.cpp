@@ -41,7 +41,7 @@ struct Told {
   bool leak = false;
 };
 
-constexpr std::size_t largest_pattern = 64 * 1024;
+constexpr std::int64_t largest_pattern = 64 * 1024;
 constexpr std::size_t longest_report = 500;
 
 // The comments keep the clauses on lines of their own, whatever their length.
@@ -133,9 +133,9 @@ std::string id_of(const std::string& file) {
 
 std::string growth_text(const Pattern& pattern) {
   const auto growth = pattern.growth().per_period("requested");
-  const auto* bytes = growth == 1 ? "byte" : "bytes";
-  return pattern.period == 1 ? fmt::format("{} {} a step", growth, bytes)
-                             : fmt::format("{} {} in {} steps", growth, bytes, pattern.period);
+  return pattern.period == 1
+             ? fmt::format("{} a step", counted(growth, "byte"))
+             : fmt::format("{} in {}", counted(growth, "byte"), counted(pattern.period, "step"));
 }
 
 // "train.py line 7"; empty where the file does not tell.
@@ -176,7 +176,7 @@ Told told_of(const Diagnosis& diagnosis, const Pattern& pattern, const std::stri
     if (!diagnosis.lookalikes.empty()) {
       const auto& first = diagnosis.lookalikes.front();
       if (wish.empty()) told.taxonomy = first.taxonomy;
-      told.summary = harmless(fmt::format("{} bytes, {}", first.bytes, first.reason));
+      told.summary = harmless(fmt::format("{}, {}", counted(first.bytes, "byte"), first.reason));
     }
     if (told.taxonomy.empty()) told.taxonomy = "N01";
     return told;
@@ -217,7 +217,8 @@ std::vector<std::int64_t> read_series(const std::string& file) {
     const auto told = fmt::format(
         "{}, line {}: '{:.80}' is {}", input_name(file), number, harmless(cell),
         too_large
-            ? fmt::format("too large; give at most {} bytes", static_cast<std::int64_t>(largest))
+            ? fmt::format("too large; give at most {} bytes",
+                          grouped(static_cast<std::int64_t>(largest)))
             : "no whole number of bytes");
     if (is_number || too_large || !levels.empty()) throw UsageError(told);
     if (unread.empty()) unread = told;
@@ -239,12 +240,12 @@ struct Written {
 Written written(const Pattern& pattern, const Told& told, const Options& options,
                 const std::string& id) {
   auto text = fmt::format("R\"({})\"\n", to_text(pattern));
-  if (text.size() > largest_pattern) {
+  if (std::ssize(text) > largest_pattern) {
     throw UsageError(fmt::format(
         "{}: the smallest pattern that shows the same takes {} bytes, which "
         "is more than a scenario's {}; record fewer steps of the loop, or give memory by "
         "step with --from-series",
-        input_name(options.file), text.size(), largest_pattern));
+        input_name(options.file), grouped(std::ssize(text)), grouped(largest_pattern)));
   }
   const auto warmup = pattern.settled();
   const auto report = options.report.value_or(
@@ -313,7 +314,7 @@ Exit run(const Options& options) {
     diagnosis.verdict = grows ? Verdict::leak : Verdict::clean;
     diagnosis.findings.resize(grows ? 1 : 0);
     told = told_of(diagnosis, pattern, options.taxonomy);
-    text = fmt::format("{} levels: {}\n", levels.size(), growth_text(pattern));
+    text = fmt::format("{}: {}\n", counted(std::ssize(levels), "level"), growth_text(pattern));
     document["levels"] = levels.size();
   } else {
     Progress progress;
@@ -325,8 +326,9 @@ Exit run(const Options& options) {
     progress.clear();
     pattern = imported.pattern;
     told = told_of(imported.diagnosis, pattern, options.taxonomy);
-    text = fmt::format("{}\nkept {} of {}, {} of {}{}\n", imported.diagnosis.summary, imported.kept,
-                       counted(imported.allocations, "allocation"), pattern.steps.size(),
+    text = fmt::format("{}\nkept {} of {}, {} of {}{}\n", imported.diagnosis.summary,
+                       grouped(imported.kept), counted(imported.allocations, "allocation"),
+                       grouped(std::ssize(pattern.steps)),
                        counted(imported.diagnosis.steps.seen, "step"),
                        imported.merely_grows
                            ? "; none stays by itself, so the growth of a period is one allocation"

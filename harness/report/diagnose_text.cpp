@@ -53,7 +53,7 @@ std::string steps_line(const Diagnosis& diagnosis) {
   if (steps.count != steps.seen) text += fmt::format(" of {} are in the trace", steps.count);
   text += on_its_device(diagnosis);
   const bool as_told = told == 0 || told == steps.seen || told == steps.count;
-  if (!as_told) text += fmt::format(", where --steps says {}", told);
+  if (!as_told) text += fmt::format(", where --steps says {}", grouped(told));
   if (steps.source != "given") {
     text += fmt::format(", found by {}", steps.source);
   } else if (as_told) {
@@ -127,7 +127,7 @@ std::string sentence(const Diagnosis& diagnosis, const DiagnoseView& view, const
 
 constexpr std::size_t least_plot = 16;
 
-// "step 0: 68.7 MB, step 10: 69.0 MB, ...": a few of the steps, the last one with them.
+// "step 0: 68.7 MiB, step 10: 69.0 MiB, ...": a few of the steps, the last one with them.
 std::string points(const std::vector<std::int64_t>& values, std::int64_t first_step) {
   constexpr std::size_t most = 4;
   const auto count = std::min(most, values.size());

@@ -120,7 +120,7 @@ TEST_F(Program, diagnose_takes_a_size_of_the_device_with_a_fraction_and_refuses_
 
 TEST_F(Program, diagnose_says_that_a_memory_that_was_full_needs_no_size) {
   const auto file = stored("d05_oom_leak");
-  EXPECT_THAT(leaklab("diagnose " + file).out, HasSubstr("The memory\n  was full in step 21.\n"));
+  EXPECT_THAT(leaklab("diagnose " + file).out, HasSubstr("The\n  memory was full in step 21.\n"));
   EXPECT_THAT(leaklab("diagnose --device-memory 80GiB " + file).out,
               HasSubstr("was full in step 21, whatever --device-memory says.\n"));
 }
@@ -186,8 +186,8 @@ TEST_F(Program, diagnose_says_which_of_several_devices_it_means_and_which_it_can
   EXPECT_THAT(text(with_device(looped(false), 1, false)),
               AllOf(StartsWith("s.pickle: CLEAN on device 0\n"),
                     HasSubstr("did not free before. Device 1 could not be\n  judged.\n"),
-                    HasSubstr("12 steps on device 0, found by"), HasSubstr("MB on device 0, of"),
-                    HasSubstr("no trace of device 1, on which 1.0 MB are live")));
+                    HasSubstr("12 steps on device 0, found by"), HasSubstr("MiB on device 0, of"),
+                    HasSubstr("no trace of device 1, on which 1.0 MiB are live")));
   const auto told = document("diagnose s.pickle");
   EXPECT_EQ(told["judged_devices"].dump(), "[0]");
   EXPECT_EQ(told["unjudged_devices"].dump(), "[1]");

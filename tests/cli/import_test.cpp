@@ -18,7 +18,7 @@ TEST_F(Program, import_writes_a_scenario_and_its_pattern_and_says_what_to_do_nex
   const auto ran = leaklab("import " + stored("d09_two_leaks") +
                            " --id two --report owner/repository#7 --dir scenarios");
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_THAT(ran.out, AllOf(StartsWith("Leak of 25429.333 B a step"), HasSubstr("kept 12 of 377"),
+  EXPECT_THAT(ran.out, AllOf(StartsWith("Leak of 25,429.333 B a step"), HasSubstr("kept 12 of 377"),
                              HasSubstr("leaklab check two")));
   EXPECT_THAT(read_file(folder_ / "scenarios/two.cpp"),
               AllOf(HasSubstr("#include \"two.pattern\""), HasSubstr("    two, .taxonomy = \"L"),
@@ -44,7 +44,7 @@ TEST_F(Program, import_refuses_a_pattern_that_is_too_large_for_a_scenario) {
   const auto ran = leaklab("import irregular.pickle --dir scenarios");
   EXPECT_EQ(ran.code, 2);
   EXPECT_THAT(ran.err,
-              AllOf(HasSubstr("more than a scenario's 65536"), HasSubstr("--from-series")));
+              AllOf(HasSubstr("more than a scenario's 65,536"), HasSubstr("--from-series")));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "scenarios"));
 }
 
@@ -78,7 +78,7 @@ TEST_F(Program, import_tells_a_terminal_how_far_it_is_and_a_log_nothing) {
   const auto told = on_terminal(LEAKLAB_PROGRAM " " + call + "told");
   EXPECT_THAT(told, HasSubstr("[0 tried] 30 steps and "));
   // Nothing of it is left where the result stands.
-  EXPECT_THAT(told, HasSubstr(" left\r\x1b[KLeak of 25429.333 B a step"));
+  EXPECT_THAT(told, HasSubstr(" left\r\x1b[KLeak of 25,429.333 B a step"));
 }
 
 TEST_F(Program, import_overwrites_nothing) {
@@ -182,7 +182,7 @@ TEST_F(Program, import_makes_a_scenario_of_a_series) {
   for (const auto* large : {"0,5\n1,1e30\n2,7\n", "0,9007199254740993000\n", "0,1e999\n1,5\n"}) {
     write_file(folder_ / "bad.csv", large);
     EXPECT_THAT(refused("import --from-series bad.csv --dir new", 2),
-                HasSubstr("is too large; give at most 9007199254740992 bytes"))
+                HasSubstr("is too large; give at most 9,007,199,254,740,992 bytes"))
         << large;
   }
   EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
@@ -191,7 +191,7 @@ TEST_F(Program, import_makes_a_scenario_of_a_series) {
 TEST_F(Program, import_names_each_place_that_leaks_or_says_how_many_more) {
   EXPECT_EQ(leaklab("import " + stored("d09_two_leaks") + " --id two --dir .").code, 0);
   EXPECT_THAT(read_file(folder_ / "two.cpp"),
-              StartsWith("// 76288 bytes in 3 steps stay, allocated in d09.py line 401 and d09.py "
+              StartsWith("// 76,288 bytes in 3 steps stay, allocated in d09.py line 401 and d09.py "
                          "line 395.\n"));
   made::Program program;
   for (int step = 0; step < 12; ++step) {

@@ -21,11 +21,28 @@ TEST(Style, numbers_are_grouped_by_thousands) {
   EXPECT_EQ(grouped(-1000), "-1,000");
   EXPECT_EQ(grouped(-999), "-999");
   EXPECT_EQ(grouped(1234567), "1,234,567");
+  EXPECT_EQ(grouped(INT64_MIN), "-9,223,372,036,854,775,808");
 }
 
 TEST(Style, bytes_below_none_have_a_sign) {
   EXPECT_EQ(size_text(std::int64_t{-2048}), "-2,048 B");
-  EXPECT_EQ(size_text(std::int64_t{-2'000'000}), "-2.0 MB");
+  EXPECT_EQ(size_text(std::int64_t{-2 << 20}), "-2.0 MiB");
+}
+
+TEST(Style, bytes_are_told_in_the_units_of_messages_of_pytorch) {
+  EXPECT_EQ(size_text(std::int64_t{10'239}), "10,239 B");
+  EXPECT_EQ(size_text(std::int64_t{10'240}), "10.0 KiB");
+  EXPECT_EQ(size_text(std::int64_t{20 << 20}), "20.0 MiB");
+  EXPECT_EQ(size_text(std::int64_t{80} << 30), "80.0 GiB");
+  EXPECT_EQ(size_text((std::int64_t{1} << 30) - 1), "1.0 GiB") << "no 1024.0 MiB";
+  EXPECT_EQ(size_text(std::int64_t{1} << 50), "1.0 PiB");
+}
+
+TEST(Style, exact_bytes_are_grouped_and_told_to_a_thousandth) {
+  EXPECT_EQ(bytes_text(147456), "147,456 B");
+  EXPECT_EQ(bytes_text(76288 / 3.0), "25,429.333 B");
+  EXPECT_EQ(bytes_text(1999.9999), "2,000 B");
+  EXPECT_EQ(size_text(2 / 3.0), "0.667 B");
 }
 
 TEST(Style, long_sentences_are_wrapped_at_words) {
@@ -215,11 +232,11 @@ TEST(DiagnoseText, says_in_words_what_a_terminal_may_draw) {
   EXPECT_THAT(text, HasSubstr("10 steps of 110 are in the trace, found by annotations (90 % sure), "
                               "of 2 kinds, such as training\n  and evaluation: 7 and 3\n"));
   EXPECT_THAT(text, HasSubstr("  live after each step   step 100: 1,000 B, step 103: 4,000 B, step "
-                              "106: 7,000 B, step 109: 10.0 kB\n"));
+                              "106: 7,000 B, step 109: 10,000 B\n"));
   EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {.width = 40}),
               HasSubstr("  live after each step\n    step 100: 1,000 B, step 103: 4,000\n    B, "));
   EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {.unicode = true, .width = 40}),
-              HasSubstr("  live after each step\n    ▁▂▃▃▄▅▆▆▇█  1,000 B to 10.0 kB\n"));
+              HasSubstr("  live after each step\n    ▁▂▃▃▄▅▆▆▇█  1,000 B to 10,000 B\n"));
 }
 
 TEST(DiagnoseText, says_each_thing_once_and_one_of_a_thing_in_the_singular) {

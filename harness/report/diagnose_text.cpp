@@ -216,6 +216,26 @@ std::string oom_text(const FailedAllocation& oom, bool several, const Style& sty
   return text + sites_text(oom.live_sites, 5, style);
 }
 
+// Half a line number or a function that is cut off would be a wrong one; folders may go.
+Table changes_table(const std::vector<SiteChange>& changes, bool folders, const Style& style) {
+  Table table({{"more bytes", Align::right},
+               {"more allocations", Align::right},
+               {"live bytes", Align::right},
+               {"line"}});
+  for (const auto& each : changes) {
+    auto site = each.site;
+    const auto slash = site.file.find_last_of("/\\");
+    if (!folders && slash != std::string::npos) {
+      site.file.replace(0, slash, style.unicode ? "…" : "...");
+    }
+    table.add({{grouped(each.bytes)},
+               {grouped(each.allocations)},
+               {grouped(each.live_bytes)},
+               {where(site)}});
+  }
+  return table;
+}
+
 }  // namespace
 
 bool was_full(const Diagnosis& diagnosis) {
@@ -268,19 +288,20 @@ std::string diff_text(const std::string& before, const std::string& after,
   if (changes.empty()) {
     return wrapped(fmt::format("nothing lives in {} beyond {}", after, before), 0, style) + '\n';
   }
-  Table table({{"more bytes", Align::right},
-               {"more allocations", Align::right},
-               {"live bytes", Align::right},
-               {"line", Align::left, Fit::cut}});
-  for (const auto& each : changes) {
-    table.add({{grouped(each.bytes)},
-               {grouped(each.allocations)},
-               {grouped(each.live_bytes)},
-               {where(each.site)}});
+  auto text = wrapped(fmt::format("what lives in {} beyond {}", after, before), 0, style) + "\n\n";
+  for (const bool folders : {true, false}) {
+    const auto table = changes_table(changes, folders, style);
+    if (table.fits(style)) return text + table.text(style);
   }
-  return fmt::format("{}\n\n{}",
-                     wrapped(fmt::format("what lives in {} beyond {}", after, before), 0, style),
-                     table.text(style));
+  for (const auto& each : changes) {
+    text += tinted(wrapped(where(each.site), 0, style), Tint::bold, style) + '\n' +
+            wrapped(fmt::format("{}, {}, {}", counted(each.bytes, "more byte"),
+                                counted(each.allocations, "more allocation"),
+                                counted(each.live_bytes, "live byte")),
+                    2, style) +
+            '\n';
+  }
+  return text;
 }
 
 }  // namespace leaklab

@@ -12,7 +12,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
+using testing::Gt;
 using testing::HasSubstr;
+using testing::Le;
 using testing::Not;
 using testing::StartsWith;
 
@@ -170,7 +172,7 @@ TEST_F(Program, colours_a_terminal_only_and_never_with_no_color) {
   EXPECT_THAT(on_terminal(doctor + " | cat"), Not(HasSubstr("\x1b[")));
 }
 
-TEST_F(Program, cuts_a_table_to_the_width_of_a_terminal_only) {
+TEST_F(Program, fits_a_table_to_the_width_of_a_terminal_only) {
   const auto diff = LEAKLAB_PROGRAM " diff " + stored("d17_no_history_leak") + " " +
                     stored("d17b_state_only_leak");
   const auto widest = [](const std::string& text) {
@@ -184,9 +186,9 @@ TEST_F(Program, cuts_a_table_to_the_width_of_a_terminal_only) {
   const std::string plain = "env -u COLUMNS NO_COLOR=1 LC_ALL=C ";
   const auto whole = widest(shell(diff).out);
   EXPECT_GT(whole, 70U);
-  EXPECT_EQ(widest(on_terminal(plain + diff, 70)), 70U);
+  EXPECT_THAT(widest(on_terminal(plain + diff, 70)), AllOf(Gt(65U), Le(70U)));
   EXPECT_EQ(widest(on_terminal(plain + diff)), whole) << "a terminal that does not tell its width";
-  EXPECT_EQ(widest(on_terminal("COLUMNS=65 NO_COLOR=1 LC_ALL=C " + diff, 70)), 65U);
+  EXPECT_LE(widest(on_terminal("COLUMNS=65 NO_COLOR=1 LC_ALL=C " + diff, 70)), 65U);
   EXPECT_EQ(widest(on_terminal(plain + diff + " | cat", 70)), whole);
   EXPECT_EQ(widest(shell("COLUMNS=65 " + diff).out), whole);
 }

@@ -250,6 +250,33 @@ TEST(DiagnoseText, says_each_thing_once_and_one_of_a_thing_in_the_singular) {
   EXPECT_THAT(text, HasSubstr("live in 1 allocation\n"));
 }
 
+TEST(DiffText, keeps_the_number_of_a_line_and_its_function_on_a_narrow_terminal) {
+  const std::vector<SiteChange> changes = {
+      {{"/home/me/project/train.py", 120, "train_epoch"}, 147'456, 3, 147'456},
+      {{"/home/me/project/cache.py", 7, "keep"}, -512, 1, 1024}};
+  const auto text = [&](const Style& style) { return diff_text("a", "b", changes, style); };
+  const std::string heading = "what lives in b beyond a\n\n";
+  const auto whole =
+      heading +
+      "more bytes  more allocations  live bytes  line\n"
+      "   147,456                 3     147,456  /home/me/project/train.py:120 in train_epoch\n"
+      "      -512                 1       1,024  /home/me/project/cache.py:7 in keep\n";
+  EXPECT_EQ(text({}), whole);
+  EXPECT_EQ(text({.width = 86}), whole) << "just wide enough";
+  EXPECT_EQ(text({.width = 80}),
+            heading +
+                "more bytes  more allocations  live bytes  line\n"
+                "   147,456                 3     147,456  .../train.py:120 in train_epoch\n"
+                "      -512                 1       1,024  .../cache.py:7 in keep\n");
+  EXPECT_THAT(text({.unicode = true, .width = 80}), HasSubstr("  …/train.py:120 in train_epoch\n"));
+  EXPECT_EQ(text({.width = 60}),
+            heading +
+                "/home/me/project/train.py:120 in train_epoch\n"
+                "  147,456 more bytes, 3 more allocations, 147,456 live bytes\n"
+                "/home/me/project/cache.py:7 in keep\n"
+                "  -512 more bytes, 1 more allocation, 1,024 live bytes\n");
+}
+
 TEST(Movement, tells_the_channel_that_moved_when_requested_did_not) {
   auto recording = made::recording(Twin::leaky, 0);
   EXPECT_FALSE(movement_of(recording, Growth()));

@@ -55,15 +55,14 @@ std::vector<Finding> live_findings(const Snapshot& snapshot, const Sites& sites)
   return found;
 }
 
-std::string summary_of(const Diagnosis& diagnosis) {
+std::string verdict_sentence(const Diagnosis& diagnosis) {
   const auto& steps = diagnosis.steps;
   const auto unjudged = diagnosis.unjudged.empty() ? ""
                                                    : fmt::format("; {} could not be judged",
                                                                  devices_text(diagnosis.unjudged));
   if (diagnosis.verdict == Verdict::undecided) {
-    auto text = fmt::format("Undecided: {}.", diagnosis.limits.empty() ? "the file can't tell"
-                                                                       : diagnosis.limits.front());
-    return text;
+    return fmt::format("Undecided: {}.",
+                       diagnosis.limits.empty() ? "the file can't tell" : diagnosis.limits.front());
   }
   if (diagnosis.verdict == Verdict::clean) {
     return fmt::format(
@@ -80,6 +79,17 @@ std::string summary_of(const Diagnosis& diagnosis) {
                         diagnosis.findings.size() == 2 ? "" : "s");
   }
   return text + unjudged + ".";
+}
+
+std::string summary_of(const Diagnosis& diagnosis) {
+  auto text = verdict_sentence(diagnosis);
+  if (!diagnosis.oom) return text;
+  const auto& oom = *diagnosis.oom;
+  const bool several = diagnosis.judged.size() + diagnosis.unjudged.size() > 1;
+  return text + fmt::format(" Out of memory{}{}: a request of {} failed, as {}.",
+                            several ? " on " + devices_text({oom.device}) : "",
+                            oom.step < 0 ? "" : fmt::format(" in step {}", oom.step),
+                            size_text(oom.request), oom.reason);
 }
 
 // What a device's diagnosis says of the program: a leak before undecided before clean, then by how

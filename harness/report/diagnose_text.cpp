@@ -45,6 +45,14 @@ std::string verdict_text(Verdict verdict, const Style& style) {
   return tinted("UNDECIDED", Tint::warning, style);
 }
 
+// What else is to be known at once: a program without a leak may need too much memory.
+std::string but_out_of_memory(const Diagnosis& diagnosis) {
+  if (!diagnosis.oom || diagnosis.verdict == Verdict::leak) return "";
+  return fmt::format(
+      ", {} out of memory{}", diagnosis.verdict == Verdict::clean ? "but" : "and",
+      has_several_devices(diagnosis) ? " on " + devices_text({diagnosis.oom->device}) : "");
+}
+
 std::string steps_line(const Diagnosis& diagnosis) {
   const auto& steps = diagnosis.steps;
   if (steps.seen == 0) return "";
@@ -246,8 +254,8 @@ bool was_full(const Diagnosis& diagnosis) {
 std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,
                           const DiagnoseView& view, const Style& style) {
   const bool leak = diagnosis.verdict == Verdict::leak;
-  auto text = fmt::format("{}: {}{}\n", file, verdict_text(diagnosis.verdict, style),
-                          on_devices(diagnosis));
+  auto text = fmt::format("{}: {}{}{}\n", file, verdict_text(diagnosis.verdict, style),
+                          on_devices(diagnosis), but_out_of_memory(diagnosis));
   text += sentence(diagnosis, view, style);
   if (const auto steps = steps_line(diagnosis); !steps.empty()) {
     text += '\n' + wrapped(steps, 2, style) + '\n';

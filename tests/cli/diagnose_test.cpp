@@ -29,6 +29,37 @@ TEST_F(Program, diagnose_tells_a_clean_file_by_exit_code_0) {
   EXPECT_THAT(ran.out, HasSubstr("bounded_cache_clean.pickle: CLEAN\n"));
 }
 
+TEST_F(Program, diagnose_of_a_file_without_a_leak_says_at_once_that_memory_ran_out) {
+  const auto clean = "diagnose " + stored("d06_oom_one_large_request_clean");
+  const auto ran = leaklab(clean);
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("clean.pickle: CLEAN, but out of memory\n"));
+  const auto told = document(clean);
+  EXPECT_EQ(told["verdict"], "clean");
+  EXPECT_THAT(told["summary"].get<std::string>(),
+              AllOf(StartsWith("No leak: "),
+                    HasSubstr(". Out of memory in step 18: a request of 1.0 TiB failed, as the "
+                              "request alone is larger than all")));
+  made::Program program;
+  program.alloc(made::Program::line(3), 4096);
+  program.fail(1 << 20, 0, made::Program::line(4));
+  write_snapshot(program.dump(), folder_ / "short.pickle");
+  EXPECT_THAT(leaklab("diagnose short.pickle").out,
+              StartsWith("short.pickle: UNDECIDED, and out of memory\n"));
+  EXPECT_THAT(document("diagnose short.pickle")["summary"].get<std::string>(),
+              AllOf(StartsWith("Undecided: "),
+                    HasSubstr(". Out of memory: a request of 1.0 MiB failed, as too much")));
+  EXPECT_THAT(leaklab("diagnose " + stored("d05_oom_leak")).out, HasSubstr("leak.pickle: LEAK\n"));
+  auto two = program.dump();
+  two.traces.push_back(two.traces[0]);
+  write_snapshot(two, folder_ / "two.pickle");
+  EXPECT_THAT(leaklab("diagnose two.pickle").out,
+              AllOf(StartsWith("two.pickle: UNDECIDED on device "),
+                    HasSubstr(", and out of memory on device ")));
+  EXPECT_THAT(document("diagnose two.pickle")["summary"].get<std::string>(),
+              HasSubstr(". Out of memory on device "));
+}
+
 TEST_F(Program, diagnose_tells_an_undecided_file_by_exit_code_5_and_how_to_record) {
   const auto ran = leaklab("diagnose " + stored("d17_no_history_leak"));
   EXPECT_EQ(ran.code, 5);

@@ -109,7 +109,7 @@ struct Diagnosis {
   std::int64_t peak_bytes = 0;          // highest requested level in the trace of `device`
   std::vector<std::pair<CodeSite, std::int64_t>> peak_sites;  // what made it, largest first
   std::vector<std::string> limits;  // what the recording can't tell, and how to record it
-  std::string summary;              // one or two sentences
+  std::string summary;              // one or two sentences, and one more of `oom`
 };
 
 // "device 1", "devices 0 and 1".

@@ -43,6 +43,7 @@ struct Told {
 
 constexpr std::int64_t largest_pattern = 64 * 1024;
 constexpr std::size_t longest_report = 500;
+constexpr std::string_view separators = ",;\t ";  // of the cells of a CSV
 
 // The comments keep the clauses on lines of their own, whatever their length.
 constexpr auto file_text = R"(// {summary}.
@@ -189,11 +190,27 @@ Told told_of(const Diagnosis& diagnosis, const Pattern& pattern, const std::stri
   return told;
 }
 
+std::errc read_number(std::string_view cell, double& value) {
+  const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  return stop == cell.data() + cell.size() ? error : std::errc::invalid_argument;
+}
+
+// Whether a line that can't be read is no heading: it begins with a number, or its last cell does.
+bool is_data(std::string_view line, std::string_view cell) {
+  double ignored = 0;
+  return read_number(line.substr(0, line.find_first_of(separators)), ignored) == std::errc() ||
+         (!cell.empty() && std::isdigit(static_cast<unsigned char>(cell.front())) != 0);
+}
+
 // The last cell of each line; lines before the first number, such as a heading, are passed over.
 std::vector<std::int64_t> read_series(const std::string& file) {
   constexpr double largest = 9007199254740992;  // to which a double holds every whole number
   std::vector<std::int64_t> levels;
   const auto text = read_text_input(file);
+  if (text.starts_with('\x80') || text.starts_with('{') || text.starts_with('[')) {
+    throw UsageError(
+        fmt::format("{} looks like a snapshot: leave --from-series out", input_name(file)));
+  }
   std::string unread;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -205,23 +222,22 @@ std::vector<std::int64_t> read_series(const std::string& file) {
       line.pop_back();
     }
     if (line.empty()) continue;
-    const auto cell = line.substr(line.find_last_of(",;\t ") + 1);
+    const auto cell = line.substr(line.find_last_of(separators) + 1);
     double value = 0;
-    const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    const bool is_number = error == std::errc() && stop == cell.data() + cell.size();
+    const auto error = read_number(cell, value);
+    const bool is_number = error == std::errc();
     const bool too_large = error == std::errc::result_out_of_range || value > largest;
     if (is_number && value >= 0 && !too_large && value == std::floor(value)) {
       levels.push_back(static_cast<std::int64_t>(value));
       continue;
     }
-    const auto told = fmt::format(
-        "{}, line {}: '{:.80}' is {}", input_name(file), number, harmless(cell),
-        too_large
-            ? fmt::format("too large; give at most {} bytes",
-                          grouped(static_cast<std::int64_t>(largest)))
-            : "no whole number of bytes");
-    if (is_number || too_large || !levels.empty()) throw UsageError(told);
-    if (unread.empty()) unread = told;
+    const auto told =
+        fmt::format("{}, line {}: '{:.80}' is {}", input_name(file), number, harmless(cell),
+                    too_large ? fmt::format("too large; give at most {} bytes",
+                                            grouped(static_cast<std::int64_t>(largest)))
+                              : "no whole number of bytes");
+    if (is_number || too_large || !levels.empty() || is_data(line, cell)) throw UsageError(told);
+    unread = told;  // the last line is the least likely to be a heading
   }
   if (levels.empty()) {
     throw UsageError(unread.empty()

@@ -188,6 +188,46 @@ TEST_F(Program, import_makes_a_scenario_of_a_series) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
 }
 
+TEST_F(Program, import_names_the_line_of_a_series_that_is_no_level_also_if_none_is_one) {
+  const std::pair<std::string, std::string> files[] = {
+      {"step,bytes\n0,100 MB\n1,200 MB\n", "line 2: 'MB' is no"},
+      {"step,bytes\n0,many\n1,7\n2,9\n", "line 2: 'many' is no"},
+      {"bytes\n100MB\n200\n", "line 2: '100MB' is no"},
+      {"\"step\",\"bytes\"\n\"0\",\"7\"\n", "line 2: '\"7\"' is no"}};
+  for (const auto& [rows, why] : files) {
+    write_file(folder_ / "bad.csv", rows);
+    EXPECT_THAT(refused("import --from-series bad.csv --dir new", 2), HasSubstr("bad.csv, " + why));
+  }
+  write_file(folder_ / "headed.csv", "made on 2024-01-01 by me\nstep,bytes\n0,5\n1,6\n2,7\n3,8\n");
+  EXPECT_EQ(leaklab("import --from-series headed.csv --dir new").code, 0);
+}
+
+TEST_F(Program, import_tells_a_series_from_a_snapshot) {
+  std::filesystem::copy(stored("d09_two_leaks"), folder_ / "s.pickle");
+  write_file(folder_ / "s.json", "{\"segments\": []}");
+  for (const std::string file : {"s.pickle", "s.json"}) {
+    EXPECT_EQ(refused("import --from-series " + file, 2),
+              "leaklab: " + file + " looks like a snapshot: leave --from-series out\n");
+  }
+  write_file(folder_ / "memory.csv", "step,bytes\n0,512\n");
+  for (const auto* call : {"import memory.csv", "diagnose memory.csv"}) {
+    EXPECT_THAT(refused(call, 2), HasSubstr("`leaklab import --from-series`"));
+  }
+}
+
+TEST_F(Program, import_says_what_to_measure_where_a_series_has_no_pattern) {
+  std::string rows;
+  for (const auto* level : {"900", "17", "523", "4", "777", "65", "981", "230", "11", "640"}) {
+    rows += std::string(level) + "\n";
+  }
+  write_file(folder_ / "noise.csv", rows);
+  EXPECT_THAT(refused("import --from-series noise.csv", 2),
+              AllOf(HasSubstr("give what torch.cuda.memory_allocated() says after each step"),
+                    HasSubstr("or import a memory snapshot")));
+  write_file(folder_ / "short.csv", "512\n");
+  EXPECT_THAT(refused("import --from-series short.csv", 2), HasSubstr("has 1 level, which is too"));
+}
+
 TEST_F(Program, import_names_each_place_that_leaks_or_says_how_many_more) {
   EXPECT_EQ(leaklab("import " + stored("d09_two_leaks") + " --id two --dir .").code, 0);
   EXPECT_THAT(read_file(folder_ / "two.cpp"),

@@ -29,6 +29,11 @@ std::string on_its_device(const Diagnosis& diagnosis) {
   return has_several_devices(diagnosis) ? " on " + devices_text({diagnosis.device}) : "";
 }
 
+// ", on device 1" of a leak or what looks like one; nothing where there is the first one only.
+std::string its_device(const Diagnosis& diagnosis, std::int64_t device) {
+  return has_several_devices(diagnosis) || device > 0 ? ", on " + devices_text({device}) : "";
+}
+
 // Which devices the verdict is of, where the file has several.
 std::string on_devices(const Diagnosis& diagnosis) {
   if (!has_several_devices(diagnosis)) return "";
@@ -169,10 +174,13 @@ std::string plot(std::string_view label, const std::vector<std::int64_t>& values
                      sparkline(values, room(48, column + range.size())), range);
 }
 
-std::string finding_text(const Finding& finding, bool leak, bool frames, const Style& style) {
+std::string finding_text(const Diagnosis& diagnosis, const Finding& finding, bool frames,
+                         const Style& style) {
+  const bool leak = diagnosis.verdict == Verdict::leak;
   const auto rate = finding.bytes_per_step ? size_text(*finding.bytes_per_step) + " a step, " : "";
   auto place = where(finding.site);
-  if (finding.device > 0) place += fmt::format(", on device {}", finding.device);
+  // What is merely live is summed over all devices.
+  if (leak) place += its_device(diagnosis, finding.device);
   auto text = fmt::format("\n{}\n", tinted(wrapped(place, 2, style), Tint::bold, style));
   text +=
       wrapped(fmt::format(
@@ -266,14 +274,14 @@ std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,
   if (leak) text += "\nwhat leaks\n";
   if (!leak && !diagnosis.findings.empty()) text += "\nlive at the dump\n";
   for (const auto& finding : diagnosis.findings) {
-    text += finding_text(finding, leak, view.frames, style);
+    text += finding_text(diagnosis, finding, view.frames, style);
   }
   if (!diagnosis.lookalikes.empty()) text += "\nno leak although it looks so\n";
   for (const auto& each : diagnosis.lookalikes) {
-    text +=
-        wrapped(fmt::format("{} at {}: {}", size_text(each.bytes), where(each.site), each.reason),
-                2, style) +
-        '\n';
+    text += wrapped(fmt::format("{} at {}{}: {}", size_text(each.bytes), where(each.site),
+                                its_device(diagnosis, each.device), each.reason),
+                    2, style) +
+            '\n';
   }
   if (diagnosis.oom) {
     text += oom_text(*diagnosis.oom, has_several_devices(diagnosis), style);

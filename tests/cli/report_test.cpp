@@ -13,6 +13,7 @@
 namespace leaklab {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 TEST(Style, numbers_are_grouped_by_thousands) {
@@ -237,6 +238,22 @@ TEST(DiagnoseText, says_in_words_what_a_terminal_may_draw) {
               HasSubstr("  live after each step\n    step 100: 1,000 B, step 103: 4,000\n    B, "));
   EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {.unicode = true, .width = 40}),
               HasSubstr("  live after each step\n    ▁▂▃▃▄▅▆▆▇█  1,000 B to 10,000 B\n"));
+}
+
+TEST(DiagnoseText, names_the_device_of_what_leaks_and_of_what_only_seems_to_if_there_are_several) {
+  Diagnosis diagnosis;
+  diagnosis.verdict = Verdict::leak;
+  diagnosis.judged = {0};
+  diagnosis.findings.resize(1);
+  diagnosis.findings[0].site = {"a.py", 3, "f"};
+  diagnosis.lookalikes = {{"N02", 0, {"b.py", 4, "g"}, 512, "once"}};
+  EXPECT_THAT(diagnose_text("s", diagnosis, {}, {}),
+              AllOf(HasSubstr("\n  a.py:3 in f\n"), HasSubstr("512 B at b.py:4 in g: once")));
+  diagnosis.lookalikes[0].device = 1;
+  diagnosis.judged = {0, 1};
+  EXPECT_THAT(diagnose_text("s", diagnosis, {}, {}),
+              AllOf(HasSubstr("\n  a.py:3 in f, on device 0\n"),
+                    HasSubstr("512 B at b.py:4 in g, on device 1: once")));
 }
 
 TEST(DiagnoseText, says_each_thing_once_and_one_of_a_thing_in_the_singular) {

@@ -15,9 +15,16 @@ namespace leaklab {
 namespace {
 
 std::string where(const CodeSite& site) {
-  if (site.file.empty()) return "a line that the recording does not name";
+  if (site.file.empty()) return "an unknown line";
   if (site.is_function_alone()) return site.function;
   return fmt::format("{}:{} in {}", site.file, site.line, site.function);
+}
+
+// The same with what an unknown line may be.
+std::string listed(const CodeSite& site) {
+  return where(site) + (site.file.empty()
+                            ? " (of a backward pass or a library, or recorded without frames)"
+                            : "");
 }
 
 bool has_several_devices(const Diagnosis& diagnosis) {
@@ -178,7 +185,7 @@ std::string finding_text(const Diagnosis& diagnosis, const Finding& finding, boo
                          const Style& style) {
   const bool leak = diagnosis.verdict == Verdict::leak;
   const auto rate = finding.bytes_per_step ? size_text(*finding.bytes_per_step) + " a step, " : "";
-  auto place = where(finding.site);
+  auto place = listed(finding.site);
   // What is merely live is summed over all devices.
   if (leak) place += its_device(diagnosis, finding.device);
   auto text = fmt::format("\n{}\n", tinted(wrapped(place, 2, style), Tint::bold, style));
@@ -208,7 +215,7 @@ std::string sites_text(const std::vector<std::pair<CodeSite, std::int64_t>>& sit
   std::string text;
   for (std::size_t at = 0; at < std::min(most, sites.size()); ++at) {
     const auto& [site, bytes] = sites[at];
-    text += labelled(fmt::format("  {:>10}  ", size_text(bytes)), where(site), 14, style) + '\n';
+    text += labelled(fmt::format("  {:>10}  ", size_text(bytes)), listed(site), 14, style) + '\n';
   }
   return text;
 }

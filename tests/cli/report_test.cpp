@@ -256,6 +256,19 @@ TEST(DiagnoseText, names_the_device_of_what_leaks_and_of_what_only_seems_to_if_t
                     HasSubstr("512 B at b.py:4 in g, on device 1: once")));
 }
 
+TEST(DiagnoseText, says_of_memory_without_a_line_what_it_may_be) {
+  Diagnosis diagnosis;
+  diagnosis.verdict = Verdict::leak;
+  diagnosis.findings.resize(1);
+  diagnosis.peak_bytes = 512;
+  diagnosis.peak_sites = {{{}, 512}};
+  const std::string line =
+      "an unknown line (of a backward pass or a library, or recorded without frames)\n";
+  const auto text = diagnose_text("s", diagnosis, {}, {});
+  EXPECT_THAT(text, AllOf(HasSubstr("allocated at an unknown line."), HasSubstr("\n  " + line),
+                          HasSubstr("       512 B  " + line)));
+}
+
 TEST(DiagnoseText, says_each_thing_once_and_one_of_a_thing_in_the_singular) {
   Diagnosis diagnosis;
   diagnosis.limits = {"first", "second"};

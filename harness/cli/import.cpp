@@ -156,7 +156,10 @@ std::string places_text(const std::vector<Finding>& findings) {
   }
   if (places.empty()) return "";
   auto last = places.back();
-  if (places.size() > most) last = fmt::format("{} more places", places.size() - most);
+  if (places.size() > most) {
+    const auto others = places.size() - most;
+    last = fmt::format("{} more place{}", others, others == 1 ? "" : "s");
+  }
   places.resize(std::min(most, places.size() - 1));
   if (places.empty()) return ", allocated in " + last;
   return fmt::format(", allocated in {} and {}", fmt::join(places, ", "), last);

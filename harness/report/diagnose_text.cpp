@@ -82,7 +82,7 @@ std::string steps_line(const Diagnosis& diagnosis) {
   text += fmt::format(" ({:.0f} % sure)", 100 * steps.confidence);
   if (steps.kinds.size() > 1) {
     text += fmt::format(", of {} kinds, such as training and evaluation: {}", steps.kinds.size(),
-                        fmt::join(steps.kinds, " and "));
+                        fmt::join(steps.kinds, steps.kinds.size() == 2 ? " and " : ", "));
   }
   return text;
 }

@@ -1,4 +1,5 @@
 // leaklab import, leaklab replay and leaklab run --snapshot.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -233,20 +234,23 @@ TEST_F(Program, import_names_each_place_that_leaks_or_says_how_many_more) {
   EXPECT_THAT(read_file(folder_ / "two.cpp"),
               StartsWith("// 76,288 bytes in 3 steps stay, allocated in d09.py line 401 and d09.py "
                          "line 395.\n"));
-  made::Program program;
-  for (int step = 0; step < 12; ++step) {
-    program.mark("START", "step " + std::to_string(step));
-    program.free(program.alloc(made::Program::line(10), 4096), made::Program::line(12));
-    for (std::uint64_t line = 21; line < 26; ++line) {
-      program.alloc(made::Program::line(line), 64 * static_cast<std::int64_t>(line));
+  for (const auto& [lines, more] : {std::pair(4, "1 more place"), std::pair(5, "2 more places")}) {
+    made::Program program;
+    for (int step = 0; step < 12; ++step) {
+      program.mark("START", "step " + std::to_string(step));
+      program.free(program.alloc(made::Program::line(10), 4096), made::Program::line(12));
+      for (int line = 0; line < lines; ++line) {
+        program.alloc(made::Program::line(static_cast<std::uint64_t>(25 - line)), 1600 - 64 * line);
+      }
+      program.mark("END", "step " + std::to_string(step));
     }
-    program.mark("END", "step " + std::to_string(step));
+    write_snapshot(program.dump(), folder_ / "many.pickle");
+    const auto id = fmt::format("lines_{}", lines);
+    EXPECT_EQ(leaklab("import many.pickle --dir . --id " + id).code, 0);
+    EXPECT_THAT(read_file(folder_ / (id + ".cpp")),
+                HasSubstr("train.py line 25, train.py line 24, train.py line 23 and " +
+                          std::string(more) + ".\n"));
   }
-  write_snapshot(program.dump(), folder_ / "five.pickle");
-  EXPECT_EQ(leaklab("import five.pickle --id five --dir .").code, 0);
-  EXPECT_THAT(
-      read_file(folder_ / "five.cpp"),
-      HasSubstr("train.py line 25, train.py line 24, train.py line 23 and 2 more places.\n"));
 }
 
 TEST_F(Program, import_writes_how_many_steps_it_was_told) {

@@ -89,9 +89,9 @@ std::string steps_line(const Diagnosis& diagnosis) {
 
 constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
 
-// Units as a caller says them: "80 GiB", "79.25 GiB".
+// As a caller says it, "80 GiB", "79.25 GiB", where that has few digits.
 std::string memory_text(std::int64_t bytes) {
-  return bytes % (gibibyte / 4) == 0
+  return bytes % (gibibyte / 4) == 0 && bytes < 1024 * gibibyte
              ? fmt::format("{:g} GiB", static_cast<double>(bytes) / gibibyte)
              : size_text(bytes);
 }

@@ -137,6 +137,8 @@ TEST_F(Program, diagnose_takes_a_size_of_the_device_with_a_fraction_and_refuses_
   };
   EXPECT_THAT(leaklab("diagnose --device-memory 79.25GiB " + file).out,
               HasSubstr("79.25 GiB is full after"));
+  EXPECT_THAT(leaklab("diagnose --device-memory 1PiB " + file).out,
+              HasSubstr("A device of 1.0 PiB is full after"));
   EXPECT_EQ(steps("79.25GiB"), steps("85094039552"));
   EXPECT_EQ(steps("80GB"), steps("80000000000"));
   EXPECT_EQ(steps("'80 gib'"), steps("80GiB"));

@@ -266,6 +266,7 @@ TEST_F(Runs, replay_has_the_levels_of_the_file_to_the_byte) {
     EXPECT_EQ(ran.code, 0) << name << ran.err;
     const auto report = nlohmann::json::parse(ran.out);
     EXPECT_EQ(report["equal"], true) << name;
+    EXPECT_EQ(report["device"], 0) << name;
     EXPECT_GT(report["levels"].size(), 5) << name;
   }
 }

@@ -5,6 +5,7 @@
 #include "../../harness/report/check_text.h"
 #include "../../harness/report/diagnose_text.h"
 #include "../../harness/report/movement.h"
+#include "../../harness/report/replay_text.h"
 #include "../../harness/report/sparkline.h"
 #include "../../harness/report/style.h"
 #include "../../harness/report/table.h"
@@ -308,6 +309,57 @@ TEST(DiffText, keeps_the_number_of_a_line_and_its_function_on_a_narrow_terminal)
                 "  147,456 more bytes, 3 more allocations, 147,456 live bytes\n"
                 "/home/me/project/cache.py:7 in keep\n"
                 "  -512 more bytes, 1 more allocation, 1,024 live bytes\n");
+}
+
+// Of a file with that many steps, whose levels the allocator has as well.
+Replay equal_replay(std::int64_t steps) {
+  Replay replay;
+  replay.filed.has_steps = true;
+  for (std::int64_t level = 0; level <= steps; ++level) {
+    replay.filed.levels.push_back({1000 * level, level});
+    replay.filed.reserved.push_back(2'097'152);
+    replay.got.push_back({replay.filed.levels.back(), 0});
+  }
+  replay.events = 2 * steps;
+  replay.on = "cpu";
+  return replay;
+}
+
+TEST(ReplayText, groups_digits_and_names_the_device_if_the_file_has_several) {
+  auto replay = equal_replay(2);
+  replay.has_rest = true;
+  EXPECT_EQ(
+      replay_text(replay, {.width = 200}),
+      "after step  requested  replayed  live  replayed   reserved\n"
+      "start               0         0     0         0  2,097,152\n"
+      "0               1,000     1,000     1         1  2,097,152\n"
+      "dump            2,000     2,000     2         2  2,097,152\n"
+      "\n"
+      "4 events on cpu: requested bytes and live allocations are equal at every step; reserved "
+      "bytes are the file's alone, as memory of the CPU is taken from no segments\n");
+  replay.device = 1;
+  replay.segments = true;
+  EXPECT_THAT(replay_text(replay, {}), HasSubstr("\n4 events of device 1 on cpu: requested"));
+}
+
+TEST(ReplayText, shows_of_many_steps_both_ends_and_what_differs) {
+  auto replay = equal_replay(60'000);
+  const auto lines = [](const std::string& text) { return std::ranges::count(text, '\n'); };
+  auto text = replay_text(replay, {});
+  EXPECT_THAT(text, AllOf(HasSubstr("\n8 "), testing::Not(HasSubstr("\n9 ")),
+                          HasSubstr("\n...\n59,990 "), HasSubstr("\n59,999 "),
+                          HasSubstr("\n59,981 levels left out, equal in both\n120,000 events")));
+  EXPECT_LT(lines(text), 30);
+  replay.got[500].live.requested += 512;
+  text = replay_text(replay, {});
+  EXPECT_THAT(text, AllOf(HasSubstr("\n...\n499 "), HasSubstr("\n59,980 levels left out, equal"),
+                          HasSubstr("differ at 1 of 60,001 levels")));
+  for (std::size_t level = 1000; level < 1030; ++level) ++replay.got[level].live.allocations;
+  text = replay_text(replay, {});
+  EXPECT_THAT(text, AllOf(HasSubstr("\n1,017 "), testing::Not(HasSubstr("\n1,018 ")),
+                          HasSubstr("\n11 more levels left out, not equal\n"),
+                          HasSubstr("differ at 31 of 60,001 levels")));
+  EXPECT_LT(lines(text), 55);
 }
 
 TEST(Movement, tells_the_channel_that_moved_when_requested_did_not) {

@@ -289,6 +289,25 @@ TEST_F(Program, diff_warns_of_two_files_that_are_not_comparable) {
   EXPECT_THAT(warnings("d09_two_leaks", "d05_oom_leak"), HasSubstr("no line of code in common"));
   EXPECT_THAT(warnings("d09_two_leaks", "d16_no_frames_leak"),
               HasSubstr("record both with frames"));
+  EXPECT_THAT(warnings("d16_no_frames_leak", "d16_no_frames_leak"),
+              AllOf(HasSubstr("have frames, so no line can be named: record both with"),
+                    HasSubstr("_record_memory_history(max_entries=1000000, stacks=\"python\")")));
+}
+
+TEST_F(Program, diff_warns_of_a_device_that_the_second_file_lacks) {
+  made::Program program;
+  program.alloc(made::Program::line(3), 4096);
+  auto one = program.dump();
+  write_snapshot(one, folder_ / "one.pickle");
+  one.segments.push_back(one.segments[0]);
+  one.segments.back().device = 1;
+  one.segments.back().first_block = 1;
+  one.blocks.push_back(one.blocks[0]);
+  write_snapshot(one, folder_ / "two.pickle");
+  EXPECT_EQ(leaklab("diff one.pickle two.pickle").err, "");
+  EXPECT_THAT(leaklab("diff two.pickle one.pickle").err,
+              StartsWith("leaklab: nothing in one.pickle lives on device 1, where two.pickle has "
+                         "something, which hides as much growth of the same lines on other"));
 }
 
 TEST_F(Program, diff_warns_of_two_devices_and_of_files_in_the_wrong_order) {

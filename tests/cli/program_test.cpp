@@ -91,7 +91,7 @@ TEST_F(Program, says_what_it_could_not_write) {
 }
 
 TEST_F(Program, text_that_can_not_be_written_is_a_failure_of_any_command) {
-  const auto file = stored("d17_no_history_leak");
+  const auto file = stored("d17b_state_only_leak");
   for (const auto& call :
        {std::string("list"), std::string("doctor"), std::string("--help"), std::string("--version"),
         std::string("diagnose --help"), "diagnose " + file, fmt::format("diff {0} {0}", file)}) {

@@ -136,8 +136,9 @@ struct SiteChange {
 std::vector<SiteChange> diff(const Snapshot& before, const Snapshot& after);
 
 // Why what diff() says of the two is not what it seems, a sentence each, as far as the files tell
-// for certain: one has frames and the other none, they have no line of the user's code or no device
-// in common, the second is the older one. The names stand for the files.
+// for certain: one has frames and the other none, or neither has, they have no line of the user's
+// code or no device in common, the second lacks a device of the first or is the older one. The
+// names stand for the files.
 std::vector<std::string> incomparable(const Snapshot& before, const std::string& before_name,
                                       const Snapshot& after, const std::string& after_name);
 

@@ -161,7 +161,8 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
   if (devices.empty()) {
     diagnosis.limits.push_back(
         fmt::format("there is no history in the file, only what is live: call {} before the loop, "
-                    "and dump after ten steps or more",
+                    "and dump after ten steps or more; with a second snapshot from later, `leaklab "
+                    "diff BEFORE AFTER` shows what grew",
                     record_call));
     if (!sites.any_frames()) {
       diagnosis.limits.emplace_back("blocks have no frames, so no line can be named");

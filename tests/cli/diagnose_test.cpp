@@ -64,6 +64,8 @@ TEST_F(Program, diagnose_tells_an_undecided_file_by_exit_code_5_and_how_to_recor
   const auto ran = leaklab("diagnose " + stored("d17_no_history_leak"));
   EXPECT_EQ(ran.code, 5);
   EXPECT_THAT(ran.out, AllOf(HasSubstr("UNDECIDED"), HasSubstr("_record_memory_history")));
+  EXPECT_THAT(document("diagnose " + stored("d17_no_history_leak"))["limits"][0].get<std::string>(),
+              HasSubstr("second snapshot from later, `leaklab diff BEFORE AFTER` shows what grew"));
 }
 
 TEST_F(Program, diagnose_writes_one_document_a_file_and_a_leak_counts_most) {

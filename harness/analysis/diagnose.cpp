@@ -148,6 +148,19 @@ std::string steps_not_as_told(const DiagnoseOptions& told) {
       shown(told.step_file), told.step_line);
 }
 
+std::string steps_not_as_told(const Snapshot& snapshot, const DiagnoseOptions& told) {
+  DiagnoseOptions open;
+  open.device = told.device;
+  const auto found = diagnose(snapshot, open).steps;
+  return steps_not_as_told(told) +
+         (found.seen == 0
+              ? ", though without success here"
+              : fmt::format(
+                    ": {} found by {}",
+                    found.seen == 1 ? "1 is" : fmt::format("{} are", fmt::group_digits(found.seen)),
+                    found.source));
+}
+
 Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
   const Sites sites(snapshot);
   std::vector<Diagnosis> devices;
@@ -215,6 +228,9 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
     std::ranges::stable_sort(diagnosis.findings, std::greater{}, [](const Finding& finding) {
       return finding.bytes_per_step.value_or(0);
     });
+  }
+  if (!diagnosis.limits.empty() && diagnosis.limits.front() == steps_not_as_told(options)) {
+    diagnosis.limits.front() = steps_not_as_told(snapshot, options);
   }
   if (diagnosis.verdict == Verdict::undecided) diagnosis.findings = live_findings(snapshot, sites);
   for (const auto& block : snapshot.blocks) {

@@ -11,6 +11,7 @@ namespace leaklab {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::Gt;
 using testing::HasSubstr;
 using testing::Le;
@@ -175,10 +176,21 @@ TEST_F(Program, diagnose_and_import_say_of_steps_that_are_not_there_that_they_ca
       {"--step-site d09.py:1 ", "from d09.py:1, as --step-site says: leave --step-site out"}};
   for (const auto& [told, why] : calls) {
     const auto limits = document(fmt::format("diagnose {}{}", told, file))["limits"];
-    EXPECT_THAT(limits[0].get<std::string>(), HasSubstr(why));
+    EXPECT_THAT(limits[0].get<std::string>(),
+                AllOf(HasSubstr(why), EndsWith("looked for: 30 are found by call stacks")));
     EXPECT_EQ(leaklab(fmt::format("diagnose {}{}", told, file)).code, 5);
     EXPECT_THAT(refused(fmt::format("import --dir new {}{}", told, file), 5), HasSubstr(why));
   }
+}
+
+TEST_F(Program, diagnose_says_of_steps_that_are_not_there_when_none_are_found_without_them) {
+  made::Program program;
+  program.alloc(made::Program::line(3), 4096);
+  program.alloc(made::Program::line(4), 4096);
+  write_snapshot(program.dump(), folder_ / "short.pickle");
+  EXPECT_THAT(document("diagnose --steps 7 short.pickle")["limits"][0].get<std::string>(),
+              EndsWith("leave --steps out, and the steps are looked for, though without success "
+                       "here"));
 }
 
 TEST_F(Program, diagnose_says_which_of_several_devices_it_means_and_which_it_can_not_judge) {

@@ -51,6 +51,13 @@ TEST_F(Program, refuses_a_wrong_call_in_one_sentence) {
   EXPECT_THAT(refused("run x --channel requestd", 2), HasSubstr("'requested'"));
 }
 
+TEST_F(Program, an_option_that_a_command_does_not_have_leads_to_one_that_is_near) {
+  EXPECT_THAT(refused("diagnose x --setps 30", 2),
+              HasSubstr("--setps; see `leaklab diagnose --help`; did you mean '--steps'?\n"));
+  EXPECT_THAT(refused("diff a b --jsn=-", 2), HasSubstr("did you mean '--json'?\n"));
+  EXPECT_THAT(refused("diff a b --quux", 2), AllOf(HasSubstr("--quux"), Not(HasSubstr("mean"))));
+}
+
 TEST_F(Program, without_libtorch_says_so_and_what_to_do) {
   if (has_scenarios()) GTEST_SKIP() << "this build has LibTorch";
   for (const auto* call : {"run x", "check", "record"}) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "../unit/made_snapshot.h"
@@ -235,6 +236,11 @@ TEST_F(Program, diagnose_says_which_of_several_devices_it_means_and_which_it_can
                     HasSubstr("did not free before. Device 1 could not be\n  judged.\n"),
                     HasSubstr("12 steps on device 0, found by"), HasSubstr("MiB on device 0, of"),
                     HasSubstr("no trace of device 1, on which 1.0 MiB are live")));
+  EXPECT_EQ(leaklab("diagnose s.pickle").code, 0);
+  auto help = leaklab("diagnose --help").out;
+  std::ranges::replace(help, '\n', ' ');
+  EXPECT_THAT(help, AllOf(HasSubstr("Exit codes: 0 clean, as far as it can be judged, 1 a leak"),
+                          HasSubstr("those are judged whose history is in the file")));
   const auto told = document("diagnose s.pickle");
   EXPECT_EQ(told["judged_devices"].dump(), "[0]");
   EXPECT_EQ(told["unjudged_devices"].dump(), "[1]");

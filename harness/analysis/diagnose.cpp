@@ -16,13 +16,6 @@
 namespace leaklab {
 namespace {
 
-std::string bytes_text(double bytes) {
-  if (bytes == static_cast<double>(static_cast<std::int64_t>(bytes))) {
-    return fmt::format("{} B", static_cast<std::int64_t>(bytes));
-  }
-  return fmt::format("{:.3f} B", bytes);
-}
-
 // Live blocks by line, those of which there are many alike first.
 std::vector<Finding> live_findings(const Snapshot& snapshot, const Sites& sites) {
   struct Live {
@@ -62,21 +55,20 @@ std::vector<Finding> live_findings(const Snapshot& snapshot, const Sites& sites)
   return found;
 }
 
-std::string summary_of(const Diagnosis& diagnosis) {
+std::string verdict_sentence(const Diagnosis& diagnosis) {
   const auto& steps = diagnosis.steps;
   const auto unjudged = diagnosis.unjudged.empty() ? ""
                                                    : fmt::format("; {} could not be judged",
                                                                  devices_text(diagnosis.unjudged));
   if (diagnosis.verdict == Verdict::undecided) {
-    auto text = fmt::format("Undecided: {}.", diagnosis.limits.empty() ? "the file can't tell"
-                                                                       : diagnosis.limits.front());
-    return text;
+    return fmt::format("Undecided: {}.",
+                       diagnosis.limits.empty() ? "the file can't tell" : diagnosis.limits.front());
   }
   if (diagnosis.verdict == Verdict::clean) {
     return fmt::format(
         "No leak: over {} steps nothing is left behind that the same line did not "
         "free before{}.",
-        steps.seen, unjudged);
+        fmt::group_digits(steps.seen), unjudged);
   }
   const auto& worst = diagnosis.findings.front();
   auto text =
@@ -87,6 +79,17 @@ std::string summary_of(const Diagnosis& diagnosis) {
                         diagnosis.findings.size() == 2 ? "" : "s");
   }
   return text + unjudged + ".";
+}
+
+std::string summary_of(const Diagnosis& diagnosis) {
+  auto text = verdict_sentence(diagnosis);
+  if (!diagnosis.oom) return text;
+  const auto& oom = *diagnosis.oom;
+  const bool several = diagnosis.judged.size() + diagnosis.unjudged.size() > 1;
+  return text + fmt::format(" Out of memory{}{}: a request of {} failed, as {}.",
+                            several ? " on " + devices_text({oom.device}) : "",
+                            oom.step < 0 ? "" : fmt::format(" in step {}", oom.step),
+                            size_text(oom.request), oom.reason);
 }
 
 // What a device's diagnosis says of the program: a leak before undecided before clean, then by how
@@ -145,6 +148,19 @@ std::string steps_not_as_told(const DiagnoseOptions& told) {
       shown(told.step_file), told.step_line);
 }
 
+std::string steps_not_as_told(const Snapshot& snapshot, const DiagnoseOptions& told) {
+  DiagnoseOptions open;
+  open.device = told.device;
+  const auto found = diagnose(snapshot, open).steps;
+  return steps_not_as_told(told) +
+         (found.seen == 0
+              ? ", though without success here"
+              : fmt::format(
+                    ": {} found by {}",
+                    found.seen == 1 ? "1 is" : fmt::format("{} are", fmt::group_digits(found.seen)),
+                    found.source));
+}
+
 Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
   const Sites sites(snapshot);
   std::vector<Diagnosis> devices;
@@ -158,7 +174,8 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
   if (devices.empty()) {
     diagnosis.limits.push_back(
         fmt::format("there is no history in the file, only what is live: call {} before the loop, "
-                    "and dump after ten steps or more",
+                    "and dump after ten steps or more; with a second snapshot from later, `leaklab "
+                    "diff BEFORE AFTER` shows what grew",
                     record_call));
     if (!sites.any_frames()) {
       diagnosis.limits.emplace_back("blocks have no frames, so no line can be named");
@@ -179,7 +196,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
         if (at->steps.seen != main->steps.seen) {
           main->limits.push_back(
               fmt::format("device {} has {} steps of its own, to which its bytes a step refer",
-                          at->device, at->steps.seen));
+                          at->device, fmt::group_digits(at->steps.seen)));
         }
         // Only if they repeat together.
         if (at->period != main->period) main->period = 0;
@@ -211,6 +228,9 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
     std::ranges::stable_sort(diagnosis.findings, std::greater{}, [](const Finding& finding) {
       return finding.bytes_per_step.value_or(0);
     });
+  }
+  if (!diagnosis.limits.empty() && diagnosis.limits.front() == steps_not_as_told(options)) {
+    diagnosis.limits.front() = steps_not_as_told(snapshot, options);
   }
   if (diagnosis.verdict == Verdict::undecided) diagnosis.findings = live_findings(snapshot, sites);
   for (const auto& block : snapshot.blocks) {

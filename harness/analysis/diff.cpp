@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "device_diagnosis.h"
 #include "leaklab/diagnosis.h"
 #include "out_of_memory.h"
 #include "sites.h"
@@ -39,7 +40,7 @@ std::map<CodeSite, Live> live_by_site(const Snapshot& snapshot) {
 struct Origin {
   bool any_live = false;
   bool any_frames = false;         // of what is live
-  std::set<std::int32_t> devices;  // of what is live
+  std::set<std::int64_t> devices;  // of what is live
   std::set<CodeSite> lines;        // of the user's code, at any depth of any stack
   std::int64_t ends_us = 0;        // when the last event was; 0: unknown
 };
@@ -102,6 +103,12 @@ std::vector<std::string> incomparable(const Snapshot& before, const std::string&
         "compared: record both with frames",
         old.any_frames ? before_name : after_name, old.any_frames ? after_name : before_name));
   }
+  if (old.any_live && young.any_live && !old.any_frames && !young.any_frames) {
+    told.push_back(fmt::format(
+        "neither the blocks of {} nor those of {} have frames, so no line can be named: "
+        "record both with {}",
+        before_name, after_name, record_call));
+  }
   if (nothing_in_common(old.lines, young.lines)) {
     told.push_back(fmt::format(
         "{} and {} have no line of code in common, so all that lives in {} counts as more: "
@@ -110,9 +117,19 @@ std::vector<std::string> incomparable(const Snapshot& before, const std::string&
   }
   if (nothing_in_common(old.devices, young.devices)) {
     told.push_back(fmt::format(
-        "what lives in {} is on device {} and what lives in {} on device {}: compare two snapshots "
-        "of one device",
-        before_name, fmt::join(old.devices, ", "), after_name, fmt::join(young.devices, ", ")));
+        "what lives in {} is on {} and what lives in {} on {}: compare two snapshots of one device",
+        before_name, devices_text({old.devices.begin(), old.devices.end()}), after_name,
+        devices_text({young.devices.begin(), young.devices.end()})));
+  } else if (!young.devices.empty()) {
+    std::vector<std::int64_t> gone;
+    std::ranges::set_difference(old.devices, young.devices, std::back_inserter(gone));
+    if (!gone.empty()) {
+      told.push_back(
+          fmt::format("nothing in {} lives on {}, where {} has something, which hides as much "
+                      "growth of the same lines on other devices: compare two snapshots of the "
+                      "same devices",
+                      after_name, devices_text(gone), before_name));
+    }
   }
   if (old.ends_us != 0 && young.ends_us != 0 && young.ends_us < old.ends_us) {
     told.push_back(

@@ -581,8 +581,8 @@ Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& option
 Pattern import_series(std::span<const std::int64_t> levels) {
   const auto steps = static_cast<std::int64_t>(levels.size());
   if (steps < 4) {
-    throw UsageError(
-        fmt::format("the series has {} levels, which is too few: give 4 or more", steps));
+    throw UsageError(fmt::format("the series has {} level{}, which is too few: give 4 or more",
+                                 steps, steps == 1 ? "" : "s"));
   }
   // The least warm-up after which a rule gives the rest a period.
   for (std::int64_t warmup = 1; warmup <= steps - 3 && warmup <= steps / 2; ++warmup) {
@@ -603,7 +603,9 @@ Pattern import_series(std::span<const std::int64_t> levels) {
   }
   throw UsageError(
       "the series neither grows by the same bytes in every period nor stays level, so it gives no "
-      "pattern; cut off what is not the loop");
+      "pattern: give what torch.cuda.memory_allocated() says after each step of the loop, to the "
+      "byte, as what a process or its allocator has reserved follows other rules; or import a "
+      "memory snapshot");
 }
 
 }  // namespace leaklab

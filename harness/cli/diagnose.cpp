@@ -148,13 +148,14 @@ const CommandRegistration registration{
      "  zstd -dc snapshot.pickle.zst | leaklab diagnose -\n"
      "  leaklab diagnose --device-memory 80GiB snapshot.pickle\n"
      "  leaklab diagnose --step-site train.py:120 snapshot.pickle",
-     {{Exit::ok, "clean"},
+     {{Exit::ok, "clean, as far as it can be judged"},
       {Exit::finding, "a leak"},
       {Exit::undecided, "undecided: the file can't tell"}},
      add,
      "Of several files all are diagnosed, and the code is the first that holds of 2, 1, 5 and 0. "
      "--json writes an object for one file, a list of such objects for several, in their order; "
-     "that of a file that can't be read has an \"error\"."}};
+     "that of a file that can't be read has an \"error\". Of several devices those are judged "
+     "whose history is in the file; the others are named."}};
 
 }  // namespace
 }  // namespace leaklab

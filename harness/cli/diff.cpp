@@ -61,7 +61,7 @@ const CommandRegistration registration{
      {{Exit::ok, "compared, whatever lives in the second file"}},
      add,
      "Needs no history: frames of live blocks are enough. Warns of two files that are not of one "
-     "program, not of one device, not both with frames, or not in the order of time."}};
+     "program, not of the same devices, not both with frames, or not in the order of time."}};
 
 }  // namespace
 }  // namespace leaklab

@@ -87,7 +87,7 @@ std::string text_of(const std::string& backend, const nlohmann::json& found,
   const auto folder = found["folder"].get<std::string>();
   const auto count = counts.value(folder, std::int64_t{0});
   text += fmt::format("  {:<12} {}\n", "baselines",
-                      count > 0 ? fmt::format("{} scenarios in {}/", count, folder)
+                      count > 0 ? fmt::format("{} in {}/", counted(count, "scenario"), folder)
                                 : fmt::format("none in {}/; `leaklab record --env {}` makes them",
                                               folder, backend));
   for (const auto& probe : found["probes"]) {
@@ -112,8 +112,9 @@ Exit run(const Options& options) {
       {"scenarios", scenarios().size()},
       {"baselines", {{"root", root.string()}, {"folders", count_baselines(root)}}},
       {"environments", nlohmann::json::object()}};
-  auto text = fmt::format("leaklab {}, built with {}, {} scenarios\nbaselines in {}\n",
-                          LEAKLAB_VERSION, compiler, scenarios().size(), shown(root.string()));
+  auto text =
+      fmt::format("leaklab {}, built with {}, {}\nbaselines in {}\n", LEAKLAB_VERSION, compiler,
+                  counted(std::ssize(scenarios()), "scenario"), shown(root.string()));
   for (const std::string backend : {"cpu", "cuda"}) {
     auto found = examine(backend);
     text += text_of(backend, found, document["baselines"]["folders"], style);

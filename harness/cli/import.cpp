@@ -41,8 +41,9 @@ struct Told {
   bool leak = false;
 };
 
-constexpr std::size_t largest_pattern = 64 * 1024;
+constexpr std::int64_t largest_pattern = 64 * 1024;
 constexpr std::size_t longest_report = 500;
+constexpr std::string_view separators = ",;\t ";  // of the cells of a CSV
 
 // The comments keep the clauses on lines of their own, whatever their length.
 constexpr auto file_text = R"(// {summary}.
@@ -133,9 +134,9 @@ std::string id_of(const std::string& file) {
 
 std::string growth_text(const Pattern& pattern) {
   const auto growth = pattern.growth().per_period("requested");
-  const auto* bytes = growth == 1 ? "byte" : "bytes";
-  return pattern.period == 1 ? fmt::format("{} {} a step", growth, bytes)
-                             : fmt::format("{} {} in {} steps", growth, bytes, pattern.period);
+  return pattern.period == 1
+             ? fmt::format("{} a step", counted(growth, "byte"))
+             : fmt::format("{} in {}", counted(growth, "byte"), counted(pattern.period, "step"));
 }
 
 // "train.py line 7"; empty where the file does not tell.
@@ -155,7 +156,10 @@ std::string places_text(const std::vector<Finding>& findings) {
   }
   if (places.empty()) return "";
   auto last = places.back();
-  if (places.size() > most) last = fmt::format("{} more places", places.size() - most);
+  if (places.size() > most) {
+    const auto others = places.size() - most;
+    last = fmt::format("{} more place{}", others, others == 1 ? "" : "s");
+  }
   places.resize(std::min(most, places.size() - 1));
   if (places.empty()) return ", allocated in " + last;
   return fmt::format(", allocated in {} and {}", fmt::join(places, ", "), last);
@@ -176,7 +180,7 @@ Told told_of(const Diagnosis& diagnosis, const Pattern& pattern, const std::stri
     if (!diagnosis.lookalikes.empty()) {
       const auto& first = diagnosis.lookalikes.front();
       if (wish.empty()) told.taxonomy = first.taxonomy;
-      told.summary = harmless(fmt::format("{} bytes, {}", first.bytes, first.reason));
+      told.summary = harmless(fmt::format("{}, {}", counted(first.bytes, "byte"), first.reason));
     }
     if (told.taxonomy.empty()) told.taxonomy = "N01";
     return told;
@@ -189,11 +193,27 @@ Told told_of(const Diagnosis& diagnosis, const Pattern& pattern, const std::stri
   return told;
 }
 
+std::errc read_number(std::string_view cell, double& value) {
+  const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
+  return stop == cell.data() + cell.size() ? error : std::errc::invalid_argument;
+}
+
+// Whether a line that can't be read is no heading: it begins with a number, or its last cell does.
+bool is_data(std::string_view line, std::string_view cell) {
+  double ignored = 0;
+  return read_number(line.substr(0, line.find_first_of(separators)), ignored) == std::errc() ||
+         (!cell.empty() && std::isdigit(static_cast<unsigned char>(cell.front())) != 0);
+}
+
 // The last cell of each line; lines before the first number, such as a heading, are passed over.
 std::vector<std::int64_t> read_series(const std::string& file) {
   constexpr double largest = 9007199254740992;  // to which a double holds every whole number
   std::vector<std::int64_t> levels;
   const auto text = read_text_input(file);
+  if (text.starts_with('\x80') || text.starts_with('{') || text.starts_with('[')) {
+    throw UsageError(
+        fmt::format("{} looks like a snapshot: leave --from-series out", input_name(file)));
+  }
   std::string unread;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -205,22 +225,22 @@ std::vector<std::int64_t> read_series(const std::string& file) {
       line.pop_back();
     }
     if (line.empty()) continue;
-    const auto cell = line.substr(line.find_last_of(",;\t ") + 1);
+    const auto cell = line.substr(line.find_last_of(separators) + 1);
     double value = 0;
-    const auto [stop, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    const bool is_number = error == std::errc() && stop == cell.data() + cell.size();
+    const auto error = read_number(cell, value);
+    const bool is_number = error == std::errc();
     const bool too_large = error == std::errc::result_out_of_range || value > largest;
     if (is_number && value >= 0 && !too_large && value == std::floor(value)) {
       levels.push_back(static_cast<std::int64_t>(value));
       continue;
     }
-    const auto told = fmt::format(
-        "{}, line {}: '{:.80}' is {}", input_name(file), number, harmless(cell),
-        too_large
-            ? fmt::format("too large; give at most {} bytes", static_cast<std::int64_t>(largest))
-            : "no whole number of bytes");
-    if (is_number || too_large || !levels.empty()) throw UsageError(told);
-    if (unread.empty()) unread = told;
+    const auto told =
+        fmt::format("{}, line {}: '{:.80}' is {}", input_name(file), number, harmless(cell),
+                    too_large ? fmt::format("too large; give at most {} bytes",
+                                            grouped(static_cast<std::int64_t>(largest)))
+                              : "no whole number of bytes");
+    if (is_number || too_large || !levels.empty() || is_data(line, cell)) throw UsageError(told);
+    unread = told;  // the last line is the least likely to be a heading
   }
   if (levels.empty()) {
     throw UsageError(unread.empty()
@@ -239,12 +259,12 @@ struct Written {
 Written written(const Pattern& pattern, const Told& told, const Options& options,
                 const std::string& id) {
   auto text = fmt::format("R\"({})\"\n", to_text(pattern));
-  if (text.size() > largest_pattern) {
+  if (std::ssize(text) > largest_pattern) {
     throw UsageError(fmt::format(
         "{}: the smallest pattern that shows the same takes {} bytes, which "
         "is more than a scenario's {}; record fewer steps of the loop, or give memory by "
         "step with --from-series",
-        input_name(options.file), text.size(), largest_pattern));
+        input_name(options.file), grouped(std::ssize(text)), grouped(largest_pattern)));
   }
   const auto warmup = pattern.settled();
   const auto report = options.report.value_or(
@@ -313,7 +333,7 @@ Exit run(const Options& options) {
     diagnosis.verdict = grows ? Verdict::leak : Verdict::clean;
     diagnosis.findings.resize(grows ? 1 : 0);
     told = told_of(diagnosis, pattern, options.taxonomy);
-    text = fmt::format("{} levels: {}\n", levels.size(), growth_text(pattern));
+    text = fmt::format("{}: {}\n", counted(std::ssize(levels), "level"), growth_text(pattern));
     document["levels"] = levels.size();
   } else {
     Progress progress;
@@ -325,8 +345,9 @@ Exit run(const Options& options) {
     progress.clear();
     pattern = imported.pattern;
     told = told_of(imported.diagnosis, pattern, options.taxonomy);
-    text = fmt::format("{}\nkept {} of {}, {} of {}{}\n", imported.diagnosis.summary, imported.kept,
-                       counted(imported.allocations, "allocation"), pattern.steps.size(),
+    text = fmt::format("{}\nkept {} of {}, {} of {}{}\n", imported.diagnosis.summary,
+                       grouped(imported.kept), counted(imported.allocations, "allocation"),
+                       grouped(std::ssize(pattern.steps)),
                        counted(imported.diagnosis.steps.seen, "step"),
                        imported.merely_grows
                            ? "; none stays by itself, so the growth of a period is one allocation"

@@ -57,8 +57,9 @@ Exit list(const Options& options) {
     listed.push_back(to_json(scenario));
     text += to_text(scenario, style);
   }
-  text += fmt::format("{}{} scenarios{}\n", listed.empty() ? "" : "\n", listed.size(),
-                      engine() == nullptr ? ": this build has no LibTorch" : "");
+  text +=
+      fmt::format("{}{}{}\n", listed.empty() ? "" : "\n", counted(std::ssize(listed), "scenario"),
+                  engine() == nullptr ? ": this build has no LibTorch" : "");
   nlohmann::json known_channels = nlohmann::json::array();
   for (const auto& channel : channels()) {
     known_channels.push_back({{"name", channel.name},

@@ -57,6 +57,19 @@ void refuse_empty_words(int argc, char** argv) {
   }
 }
 
+// What the first option that a command does not have may stand for.
+std::string nearest_option(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const auto* option : command.get_options()) {
+    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const auto& word : command.remaining()) {
+    if (!word.starts_with("--")) continue;
+    return nearest_names(word.substr(0, word.find('=')), {names.begin(), names.end()});
+  }
+  return "";
+}
+
 // One form for all.
 std::string exit_codes(std::map<Exit, std::string> meanings) {
   meanings.try_emplace(Exit::usage, "a wrong call or a file that can't be read");
@@ -124,8 +137,9 @@ int parse_and_run(int argc, char** argv) {
       return static_cast<int>(Exit::ok);
     }
     const auto used = app.get_subcommands();
-    return fail(fmt::format("{}; see `leaklab {}--help`", error.what(),
-                            used.empty() ? "" : used.front()->get_name() + " "),
+    return fail(fmt::format("{}; see `leaklab {}--help`{}", error.what(),
+                            used.empty() ? "" : used.front()->get_name() + " ",
+                            used.empty() ? "" : nearest_option(*used.front())),
                 Exit::usage);
   }
   for (const auto& [sub, action] : actions) {

@@ -8,7 +8,7 @@
 #include "leaklab/import.h"
 #include "leaklab/isolation.h"
 #include "options.h"
-#include "report/table.h"
+#include "report/replay_text.h"
 
 namespace leaklab {
 namespace {
@@ -75,64 +75,44 @@ Exit run(const Options& options) {
                     input_name(options.file), device));
   }
   const auto asked = options.steps.asked();
-  const auto filed = file_levels(snapshot, device, asked);
-  if (!filed.has_steps && (asked.steps > 0 || !asked.step_file.empty())) {
+  Replay replay;
+  replay.filed = file_levels(snapshot, device, asked);
+  if (!replay.filed.has_steps && (asked.steps > 0 || !asked.step_file.empty())) {
+    auto told = asked;
+    told.device = static_cast<std::int64_t>(device);
     throw Error(Exit::undecided,
-                fmt::format("{}: {}", input_name(options.file), steps_not_as_told(asked)));
+                fmt::format("{}: {}", input_name(options.file), steps_not_as_told(snapshot, told)));
   }
   const auto history = history_of(snapshot, device, asked);
   const auto environment = resolve_environment(options.env);
-  const auto got = replayed(history, environment, options);
+  replay.got = replayed(history, environment, options);
+  replay.has_rest = history.has_rest;
+  replay.segments = environment.backend == "cuda";  // the CPU's allocator has none
+  replay.events = std::ssize(history.events);
+  const auto empty = std::ranges::count_if(snapshot.traces, &Trace::empty);
+  if (std::ssize(snapshot.traces) - empty > 1) replay.device = static_cast<std::int64_t>(device);
+  replay.on = environment.device;
 
-  const bool segments = environment.backend == "cuda";  // the CPU's allocator has none
   bool same = true;
-  Table table({{"after step", Align::left},
-               {"requested", Align::right},
-               {"replayed", Align::right},
-               {"live", Align::right},
-               {"replayed", Align::right},
-               {"reserved", Align::right},
-               {"replayed", Align::right}});
   auto rows = nlohmann::json::array();
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const auto& want = filed.levels[i];
-    same = same && want == got[i].live;
-    const auto number = [](std::int64_t value) {
-      return Cell{fmt::format("{}", value), Tint::none};
-    };
-    auto after = fmt::format("{}", static_cast<std::int64_t>(i) - 1);
-    if (history.has_rest && i + 1 == got.size()) after = "dump";
-    if (i == 0) after = "start";
-    table.add({{after, Tint::none},
-               number(want.requested),
-               number(got[i].live.requested),
-               number(want.allocations),
-               number(got[i].live.allocations),
-               number(filed.reserved[i]),
-               segments ? number(got[i].reserved) : Cell{}});
+  for (std::size_t level = 0; level < replay.got.size(); ++level) {
+    const auto& want = replay.filed.levels[level];
+    const auto& got = replay.got[level];
+    same = same && is_equal(replay, level);
     rows.push_back({{"requested", want.requested},
-                    {"requested_replayed", got[i].live.requested},
+                    {"requested_replayed", got.live.requested},
                     {"live", want.allocations},
-                    {"live_replayed", got[i].live.allocations},
-                    {"reserved", filed.reserved[i]}});
-    if (segments) rows.back()["reserved_replayed"] = got[i].reserved;
+                    {"live_replayed", got.live.allocations},
+                    {"reserved", replay.filed.reserved[level]}});
+    if (replay.segments) rows.back()["reserved_replayed"] = got.reserved;
   }
-  print(
-      options.json,
-      {{"file", options.file},
-       {"environment", to_json(environment)},
-       {"equal", same},
-       {"levels", rows}},
-      table.text(style_of(stdout)) + '\n' +
-          wrapped(fmt::format("{} on {}: requested bytes and live allocations {}{}{}",
-                              counted(std::ssize(history.events), "event"), environment.device,
-                              same ? "are equal at every step" : "differ",
-                              filed.has_steps ? "" : "; no steps were found",
-                              segments ? ""
-                                       : "; reserved bytes are the file's alone, as memory of the "
-                                         "CPU is taken from no segments"),
-                  0, style_of(stdout)) +
-          '\n');
+  print(options.json,
+        {{"file", options.file},
+         {"device", device},
+         {"environment", to_json(environment)},
+         {"equal", same},
+         {"levels", rows}},
+        replay_text(replay, style_of(stdout)));
   return same ? Exit::ok : Exit::finding;
 }
 

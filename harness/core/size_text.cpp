@@ -8,20 +8,28 @@
 
 namespace leaklab {
 
-std::string size_text(double bytes) {
+std::string bytes_text(double bytes) {
   // Of a file whose blocks contradict its events.
-  if (bytes < 0) return '-' + size_text(-bytes);
-  if (bytes < 10'000) {
-    const auto whole = std::floor(bytes);
-    return whole == bytes
-               ? fmt::format("{} B", fmt::group_digits(static_cast<std::uint64_t>(whole)))
-               : fmt::format("{:.3f} B", bytes);
+  if (bytes < 0) return '-' + bytes_text(-bytes);
+  auto whole = static_cast<std::uint64_t>(bytes);
+  auto thousandths = std::llround((bytes - std::floor(bytes)) * 1000);
+  if (thousandths == 1000) {
+    ++whole;
+    thousandths = 0;
   }
-  constexpr std::string_view units[] = {"kB", "MB", "GB", "TB"};
+  return thousandths == 0 ? fmt::format("{} B", fmt::group_digits(whole))
+                          : fmt::format("{}.{:03} B", fmt::group_digits(whole), thousandths);
+}
+
+std::string size_text(double bytes) {
+  if (bytes < 0) return '-' + size_text(-bytes);
+  if (bytes < 10 * 1024) return bytes_text(bytes);
+  constexpr std::string_view units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+  constexpr double next = 1023.95;  // what would be rounded to 1024.0
   std::size_t unit = 0;
-  bytes /= 1000;
-  while (bytes >= 1000 && unit + 1 < std::size(units)) {
-    bytes /= 1000;
+  bytes /= 1024;
+  while (bytes >= next && unit + 1 < std::size(units)) {
+    bytes /= 1024;
     ++unit;
   }
   return fmt::format("{:.1f} {}", bytes, units[unit]);

@@ -6,7 +6,10 @@
 
 namespace leaklab {
 
-// "9,999 B", "0.667 B", "85.1 GB": exact below 10 kB.
+// "147,456 B", "25,429.333 B": to a thousandth.
+std::string bytes_text(double bytes);
+
+// "9,999 B", "79.2 GiB": as bytes_text() below 10 KiB, then in the units of PyTorch's own messages.
 std::string size_text(double bytes);
 std::string size_text(std::int64_t bytes);
 

@@ -110,9 +110,9 @@ RunConfig make_config(const Scenario& scenario, const Environment& environment, 
   config.backend = environment.backend;
   if (config.steps < config.warmup + 3) {
     throw UsageError(
-        fmt::format("{} steps are too few for scenario '{}', which warms up for {}: ask for {} or "
-                    "more",
-                    config.steps, scenario.id, config.warmup, config.warmup + 3));
+        fmt::format("{} too few for scenario '{}', which warms up for {}: ask for {} or more",
+                    config.steps == 1 ? "1 step is" : fmt::format("{} steps are", config.steps),
+                    scenario.id, config.warmup, config.warmup + 3));
   }
   return config;
 }

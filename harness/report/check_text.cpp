@@ -196,8 +196,7 @@ std::string remarks(const std::vector<CheckResult>& results, const Style& style)
 
 std::string summary(const CheckReport& report, const Style& style) {
   const auto& environment = report.environment;
-  auto text = fmt::format("\n{} run{} on {}, LibTorch {}: ", report.results.size(),
-                          report.results.size() == 1 ? "" : "s",
+  auto text = fmt::format("\n{} on {}, LibTorch {}: ", counted(std::ssize(report.results), "run"),
                           environment.backend == "cpu" ? "the CPU" : environment.device,
                           environment.libtorch);
   const char* separator = "";
@@ -206,7 +205,9 @@ std::string summary(const CheckReport& report, const Style& style) {
             tinted(fmt::format("{} {}", count, to_string(outcome)), tint_of(outcome), style);
     separator = ", ";
   }
-  if (report.controls > 0) text += fmt::format("; {} runs of controls held", report.controls);
+  if (report.controls > 0) {
+    text += fmt::format("; {} of controls held", counted(report.controls, "run"));
+  }
   return text + '\n';
 }
 

@@ -15,9 +15,16 @@ namespace leaklab {
 namespace {
 
 std::string where(const CodeSite& site) {
-  if (site.file.empty()) return "a line that the recording does not name";
+  if (site.file.empty()) return "an unknown line";
   if (site.is_function_alone()) return site.function;
   return fmt::format("{}:{} in {}", site.file, site.line, site.function);
+}
+
+// The same with what an unknown line may be.
+std::string listed(const CodeSite& site) {
+  return where(site) + (site.file.empty()
+                            ? " (of a backward pass or a library, or recorded without frames)"
+                            : "");
 }
 
 bool has_several_devices(const Diagnosis& diagnosis) {
@@ -27,6 +34,11 @@ bool has_several_devices(const Diagnosis& diagnosis) {
 // " on device 1"; nothing where the file has one device only.
 std::string on_its_device(const Diagnosis& diagnosis) {
   return has_several_devices(diagnosis) ? " on " + devices_text({diagnosis.device}) : "";
+}
+
+// ", on device 1" of a leak or what looks like one; nothing where there is the first one only.
+std::string its_device(const Diagnosis& diagnosis, std::int64_t device) {
+  return has_several_devices(diagnosis) || device > 0 ? ", on " + devices_text({device}) : "";
 }
 
 // Which devices the verdict is of, where the file has several.
@@ -45,6 +57,14 @@ std::string verdict_text(Verdict verdict, const Style& style) {
   return tinted("UNDECIDED", Tint::warning, style);
 }
 
+// What else is to be known at once: a program without a leak may need too much memory.
+std::string but_out_of_memory(const Diagnosis& diagnosis) {
+  if (!diagnosis.oom || diagnosis.verdict == Verdict::leak) return "";
+  return fmt::format(
+      ", {} out of memory{}", diagnosis.verdict == Verdict::clean ? "but" : "and",
+      has_several_devices(diagnosis) ? " on " + devices_text({diagnosis.oom->device}) : "");
+}
+
 std::string steps_line(const Diagnosis& diagnosis) {
   const auto& steps = diagnosis.steps;
   if (steps.seen == 0) return "";
@@ -53,7 +73,7 @@ std::string steps_line(const Diagnosis& diagnosis) {
   if (steps.count != steps.seen) text += fmt::format(" of {} are in the trace", steps.count);
   text += on_its_device(diagnosis);
   const bool as_told = told == 0 || told == steps.seen || told == steps.count;
-  if (!as_told) text += fmt::format(", where --steps says {}", told);
+  if (!as_told) text += fmt::format(", where --steps says {}", grouped(told));
   if (steps.source != "given") {
     text += fmt::format(", found by {}", steps.source);
   } else if (as_told) {
@@ -62,16 +82,16 @@ std::string steps_line(const Diagnosis& diagnosis) {
   text += fmt::format(" ({:.0f} % sure)", 100 * steps.confidence);
   if (steps.kinds.size() > 1) {
     text += fmt::format(", of {} kinds, such as training and evaluation: {}", steps.kinds.size(),
-                        fmt::join(steps.kinds, " and "));
+                        fmt::join(steps.kinds, steps.kinds.size() == 2 ? " and " : ", "));
   }
   return text;
 }
 
 constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
 
-// Units as a caller says them: "80 GiB", "79.25 GiB".
+// As a caller says it, "80 GiB", "79.25 GiB", where that has few digits.
 std::string memory_text(std::int64_t bytes) {
-  return bytes % (gibibyte / 4) == 0
+  return bytes % (gibibyte / 4) == 0 && bytes < 1024 * gibibyte
              ? fmt::format("{:g} GiB", static_cast<double>(bytes) / gibibyte)
              : size_text(bytes);
 }
@@ -127,7 +147,7 @@ std::string sentence(const Diagnosis& diagnosis, const DiagnoseView& view, const
 
 constexpr std::size_t least_plot = 16;
 
-// "step 0: 68.7 MB, step 10: 69.0 MB, ...": a few of the steps, the last one with them.
+// "step 0: 68.7 MiB, step 10: 69.0 MiB, ...": a few of the steps, the last one with them.
 std::string points(const std::vector<std::int64_t>& values, std::int64_t first_step) {
   constexpr std::size_t most = 4;
   const auto count = std::min(most, values.size());
@@ -161,10 +181,13 @@ std::string plot(std::string_view label, const std::vector<std::int64_t>& values
                      sparkline(values, room(48, column + range.size())), range);
 }
 
-std::string finding_text(const Finding& finding, bool leak, bool frames, const Style& style) {
+std::string finding_text(const Diagnosis& diagnosis, const Finding& finding, bool frames,
+                         const Style& style) {
+  const bool leak = diagnosis.verdict == Verdict::leak;
   const auto rate = finding.bytes_per_step ? size_text(*finding.bytes_per_step) + " a step, " : "";
-  auto place = where(finding.site);
-  if (finding.device > 0) place += fmt::format(", on device {}", finding.device);
+  auto place = listed(finding.site);
+  // What is merely live is summed over all devices.
+  if (leak) place += its_device(diagnosis, finding.device);
   auto text = fmt::format("\n{}\n", tinted(wrapped(place, 2, style), Tint::bold, style));
   text +=
       wrapped(fmt::format(
@@ -192,7 +215,7 @@ std::string sites_text(const std::vector<std::pair<CodeSite, std::int64_t>>& sit
   std::string text;
   for (std::size_t at = 0; at < std::min(most, sites.size()); ++at) {
     const auto& [site, bytes] = sites[at];
-    text += labelled(fmt::format("  {:>10}  ", size_text(bytes)), where(site), 14, style) + '\n';
+    text += labelled(fmt::format("  {:>10}  ", size_text(bytes)), listed(site), 14, style) + '\n';
   }
   return text;
 }
@@ -216,6 +239,26 @@ std::string oom_text(const FailedAllocation& oom, bool several, const Style& sty
   return text + sites_text(oom.live_sites, 5, style);
 }
 
+// Half a line number or a function that is cut off would be a wrong one; folders may go.
+Table changes_table(const std::vector<SiteChange>& changes, bool folders, const Style& style) {
+  Table table({{"more bytes", Align::right},
+               {"more allocations", Align::right},
+               {"live bytes", Align::right},
+               {"line"}});
+  for (const auto& each : changes) {
+    auto site = each.site;
+    const auto slash = site.file.find_last_of("/\\");
+    if (!folders && slash != std::string::npos) {
+      site.file.replace(0, slash, style.unicode ? "…" : "...");
+    }
+    table.add({{grouped(each.bytes)},
+               {grouped(each.allocations)},
+               {grouped(each.live_bytes)},
+               {where(site)}});
+  }
+  return table;
+}
+
 }  // namespace
 
 bool was_full(const Diagnosis& diagnosis) {
@@ -226,8 +269,8 @@ bool was_full(const Diagnosis& diagnosis) {
 std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,
                           const DiagnoseView& view, const Style& style) {
   const bool leak = diagnosis.verdict == Verdict::leak;
-  auto text = fmt::format("{}: {}{}\n", file, verdict_text(diagnosis.verdict, style),
-                          on_devices(diagnosis));
+  auto text = fmt::format("{}: {}{}{}\n", file, verdict_text(diagnosis.verdict, style),
+                          on_devices(diagnosis), but_out_of_memory(diagnosis));
   text += sentence(diagnosis, view, style);
   if (const auto steps = steps_line(diagnosis); !steps.empty()) {
     text += '\n' + wrapped(steps, 2, style) + '\n';
@@ -238,14 +281,14 @@ std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,
   if (leak) text += "\nwhat leaks\n";
   if (!leak && !diagnosis.findings.empty()) text += "\nlive at the dump\n";
   for (const auto& finding : diagnosis.findings) {
-    text += finding_text(finding, leak, view.frames, style);
+    text += finding_text(diagnosis, finding, view.frames, style);
   }
   if (!diagnosis.lookalikes.empty()) text += "\nno leak although it looks so\n";
   for (const auto& each : diagnosis.lookalikes) {
-    text +=
-        wrapped(fmt::format("{} at {}: {}", size_text(each.bytes), where(each.site), each.reason),
-                2, style) +
-        '\n';
+    text += wrapped(fmt::format("{} at {}{}: {}", size_text(each.bytes), where(each.site),
+                                its_device(diagnosis, each.device), each.reason),
+                    2, style) +
+            '\n';
   }
   if (diagnosis.oom) {
     text += oom_text(*diagnosis.oom, has_several_devices(diagnosis), style);
@@ -268,19 +311,20 @@ std::string diff_text(const std::string& before, const std::string& after,
   if (changes.empty()) {
     return wrapped(fmt::format("nothing lives in {} beyond {}", after, before), 0, style) + '\n';
   }
-  Table table({{"more bytes", Align::right},
-               {"more allocations", Align::right},
-               {"live bytes", Align::right},
-               {"line", Align::left, Fit::cut}});
-  for (const auto& each : changes) {
-    table.add({{grouped(each.bytes)},
-               {grouped(each.allocations)},
-               {grouped(each.live_bytes)},
-               {where(each.site)}});
+  auto text = wrapped(fmt::format("what lives in {} beyond {}", after, before), 0, style) + "\n\n";
+  for (const bool folders : {true, false}) {
+    const auto table = changes_table(changes, folders, style);
+    if (table.fits(style)) return text + table.text(style);
   }
-  return fmt::format("{}\n\n{}",
-                     wrapped(fmt::format("what lives in {} beyond {}", after, before), 0, style),
-                     table.text(style));
+  for (const auto& each : changes) {
+    text += tinted(wrapped(where(each.site), 0, style), Tint::bold, style) + '\n' +
+            wrapped(fmt::format("{}, {}, {}", counted(each.bytes, "more byte"),
+                                counted(each.allocations, "more allocation"),
+                                counted(each.live_bytes, "live byte")),
+                    2, style) +
+            '\n';
+  }
+  return text;
 }
 
 }  // namespace leaklab

@@ -79,14 +79,10 @@ std::size_t width_of(std::string_view text) {
 }
 
 std::string grouped(std::int64_t value) {
-  const auto plain = fmt::format("{}", value);
-  std::string text;
-  for (std::size_t i = 0; i < plain.size(); ++i) {
-    const auto left = plain.size() - i;
-    if (i > (value < 0 ? 1U : 0U) && left % 3 == 0) text += ',';
-    text += plain[i];
-  }
-  return text;
+  // fmt takes a number below 0 for one without a sign.
+  const auto bits = static_cast<std::uint64_t>(value);
+  return value < 0 ? fmt::format("-{}", fmt::group_digits(0 - bits))
+                   : fmt::format("{}", fmt::group_digits(bits));
 }
 
 std::string counted(std::int64_t number, std::string_view noun) {

@@ -16,16 +16,36 @@ std::string shortened(const std::string& text, std::size_t width, const Style& s
   return std::string(kept) + std::string(sign);
 }
 
+// Of a line of cells that have these widths.
+std::size_t total(const std::vector<std::size_t>& widths) {
+  std::size_t columns = 0;
+  for (const auto width : widths) columns += width == 0 ? 0 : width + 2;
+  return columns - std::min<std::size_t>(columns, 2);  // no gap after the last one
+}
+
 }  // namespace
 
+std::vector<std::size_t> Table::whole_widths() const {
+  std::vector<std::size_t> widths(columns_.size(), 0);
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < std::min(row.size(), widths.size()); ++i) {
+      widths[i] = std::max(widths[i], width_of(row[i].text));
+    }
+  }
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    if (widths[i] != 0) widths[i] = std::max(widths[i], width_of(columns_[i].title));
+  }
+  return widths;
+}
+
+bool Table::fits(const Style& style) const {
+  return style.width == 0 || total(whole_widths()) <= style.width;
+}
+
 void Table::narrow(std::vector<std::size_t>& widths, std::size_t allowed) const {
-  std::size_t total = 0;
-  for (const auto width : widths) total += width == 0 ? 0 : width + 2;
-  const auto is_too_wide = [&] { return total > allowed + 2; };  // no gap after the last one
+  const auto is_too_wide = [&] { return total(widths) > allowed; };
   for (std::size_t i = 0; i < widths.size() && is_too_wide(); ++i) {
-    if (columns_[i].fit != Fit::left_out || widths[i] == 0) continue;
-    total -= widths[i] + 2;
-    widths[i] = 0;
+    if (columns_[i].fit == Fit::left_out) widths[i] = 0;
   }
   const auto may_give = [&](std::size_t i) {
     const auto least = std::max(least_width, width_of(columns_[i].title));
@@ -38,20 +58,11 @@ void Table::narrow(std::vector<std::size_t>& widths, std::size_t allowed) const 
     }
     if (widest == widths.size()) return;
     --widths[widest];
-    --total;
   }
 }
 
 std::string Table::text(const Style& style) const {
-  std::vector<std::size_t> widths(columns_.size(), 0);
-  for (const auto& row : rows_) {
-    for (std::size_t i = 0; i < std::min(row.size(), widths.size()); ++i) {
-      widths[i] = std::max(widths[i], width_of(row[i].text));
-    }
-  }
-  for (std::size_t i = 0; i < widths.size(); ++i) {
-    if (widths[i] != 0) widths[i] = std::max(widths[i], width_of(columns_[i].title));
-  }
+  auto widths = whole_widths();
   if (style.width != 0) narrow(widths, style.width);
   std::string text;
   const auto add_line = [&](const std::vector<Cell>& cells) {

@@ -33,8 +33,12 @@ class Table {
   // is left out. Where the lines are wider than the style allows, so are those that may be; where
   // that is not enough, cells are cut, those of the widest column first.
   std::string text(const Style& style) const;
+  // Whether all of it fits the style's width, nothing left out and nothing cut.
+  bool fits(const Style& style) const;
 
  private:
+  // Of the columns, whole; 0 of one whose cells are all empty.
+  std::vector<std::size_t> whole_widths() const;
   void narrow(std::vector<std::size_t>& widths, std::size_t allowed) const;
 
   std::vector<Column> columns_;

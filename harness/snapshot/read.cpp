@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <cctype>
+#include <string_view>
 #include <system_error>
 
 #include "leaklab/error.h"
@@ -12,27 +14,51 @@
 namespace leaklab {
 namespace {
 
-[[noreturn]] void refuse_start(int first) {
-  constexpr const char* wanted = "give the file that torch.cuda.memory._dump_snapshot wrote";
-  if (first < 0) throw Refusal("empty; record the snapshot again");
-  if (first == 'P')
+constexpr std::string_view wanted = "give the file that torch.cuda.memory._dump_snapshot wrote";
+
+// What is taken for a snapshot by mistake, and could be JSON by its first byte.
+void refuse_web_page(std::string_view text) {
+  const auto first = text.find_first_not_of(" \n\t\r");
+  if (first != std::string_view::npos && text[first] == '<') {
+    throw Refusal(fmt::format(
+        "looks like a web page, such as a viewer's or of a download that failed; {}", wanted));
+  }
+}
+
+[[noreturn]] void refuse_start(std::string_view text) {
+  if (text.empty()) {
+    throw Refusal("empty; see that its disk has room, and dump the snapshot again");
+  }
+  if (text.size() >= 262 && text.substr(257, 5) == "ustar") {
+    throw Refusal(fmt::format("looks like a tar archive; unpack it, and {}", wanted));
+  }
+  if (text.starts_with("PK")) {
     throw Refusal(fmt::format("looks like a zip archive of torch.save; {}", wanted));
-  if (first == 0x1f || first == 0xfd) {
+  }
+  if (text.front() == '\x1f' || text.front() == '\xfd') {
     throw Refusal("looks compressed; give the file as it was before");
   }
-  throw Refusal(fmt::format("neither a pickle of protocol 2 to 5 nor JSON; {}", wanted));
+  const bool text_file = std::isalnum(static_cast<unsigned char>(text.front())) != 0 ||
+                         text.front() == '"' || text.front() == '#';
+  throw Refusal(fmt::format(
+      "neither a pickle of protocol 2 to 5 nor JSON; {}{}", wanted,
+      text_file ? ", or a CSV of bytes by step to `leaklab import --from-series`" : ""));
 }
 
 Snapshot read_any(Source& source, const std::string& origin) {
   try {
     const int first = source.peek();
     if (first == 0x80) return read_pickle(source);
+    const auto [next, end] = source.window();
+    const std::string_view start(reinterpret_cast<const char*>(next),
+                                 static_cast<std::size_t>(end - next));
+    refuse_web_page(start);
     // A file that an editor has saved may begin with a mark of its encoding.
     if (first == '{' || first == '[' || first == ' ' || first == '\n' || first == '\t' ||
         first == '\r' || first == 0xef) {
       return read_json(source);
     }
-    refuse_start(first);
+    refuse_start(start);
   } catch (const Refusal& refusal) {
     throw UsageError(fmt::format("{}: {} (byte {})", origin, refusal.what(), source.offset()));
   }

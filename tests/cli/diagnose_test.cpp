@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "../unit/made_snapshot.h"
@@ -11,6 +12,7 @@ namespace leaklab {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::Gt;
 using testing::HasSubstr;
 using testing::Le;
@@ -29,10 +31,43 @@ TEST_F(Program, diagnose_tells_a_clean_file_by_exit_code_0) {
   EXPECT_THAT(ran.out, HasSubstr("bounded_cache_clean.pickle: CLEAN\n"));
 }
 
+TEST_F(Program, diagnose_of_a_file_without_a_leak_says_at_once_that_memory_ran_out) {
+  const auto clean = "diagnose " + stored("d06_oom_one_large_request_clean");
+  const auto ran = leaklab(clean);
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("clean.pickle: CLEAN, but out of memory\n"));
+  const auto told = document(clean);
+  EXPECT_EQ(told["verdict"], "clean");
+  EXPECT_THAT(told["summary"].get<std::string>(),
+              AllOf(StartsWith("No leak: "),
+                    HasSubstr(". Out of memory in step 18: a request of 1.0 TiB failed, as the "
+                              "request alone is larger than all")));
+  made::Program program;
+  program.alloc(made::Program::line(3), 4096);
+  program.fail(1 << 20, 0, made::Program::line(4));
+  write_snapshot(program.dump(), folder_ / "short.pickle");
+  EXPECT_THAT(leaklab("diagnose short.pickle").out,
+              StartsWith("short.pickle: UNDECIDED, and out of memory\n"));
+  EXPECT_THAT(document("diagnose short.pickle")["summary"].get<std::string>(),
+              AllOf(StartsWith("Undecided: "),
+                    HasSubstr(". Out of memory: a request of 1.0 MiB failed, as too much")));
+  EXPECT_THAT(leaklab("diagnose " + stored("d05_oom_leak")).out, HasSubstr("leak.pickle: LEAK\n"));
+  auto two = program.dump();
+  two.traces.push_back(two.traces[0]);
+  write_snapshot(two, folder_ / "two.pickle");
+  EXPECT_THAT(leaklab("diagnose two.pickle").out,
+              AllOf(StartsWith("two.pickle: UNDECIDED on device "),
+                    HasSubstr(", and out of memory on device ")));
+  EXPECT_THAT(document("diagnose two.pickle")["summary"].get<std::string>(),
+              HasSubstr(". Out of memory on device "));
+}
+
 TEST_F(Program, diagnose_tells_an_undecided_file_by_exit_code_5_and_how_to_record) {
   const auto ran = leaklab("diagnose " + stored("d17_no_history_leak"));
   EXPECT_EQ(ran.code, 5);
   EXPECT_THAT(ran.out, AllOf(HasSubstr("UNDECIDED"), HasSubstr("_record_memory_history")));
+  EXPECT_THAT(document("diagnose " + stored("d17_no_history_leak"))["limits"][0].get<std::string>(),
+              HasSubstr("second snapshot from later, `leaklab diff BEFORE AFTER` shows what grew"));
 }
 
 TEST_F(Program, diagnose_writes_one_document_a_file_and_a_leak_counts_most) {
@@ -106,6 +141,8 @@ TEST_F(Program, diagnose_takes_a_size_of_the_device_with_a_fraction_and_refuses_
   };
   EXPECT_THAT(leaklab("diagnose --device-memory 79.25GiB " + file).out,
               HasSubstr("79.25 GiB is full after"));
+  EXPECT_THAT(leaklab("diagnose --device-memory 1PiB " + file).out,
+              HasSubstr("A device of 1.0 PiB is full after"));
   EXPECT_EQ(steps("79.25GiB"), steps("85094039552"));
   EXPECT_EQ(steps("80GB"), steps("80000000000"));
   EXPECT_EQ(steps("'80 gib'"), steps("80GiB"));
@@ -120,7 +157,7 @@ TEST_F(Program, diagnose_takes_a_size_of_the_device_with_a_fraction_and_refuses_
 
 TEST_F(Program, diagnose_says_that_a_memory_that_was_full_needs_no_size) {
   const auto file = stored("d05_oom_leak");
-  EXPECT_THAT(leaklab("diagnose " + file).out, HasSubstr("The memory\n  was full in step 21.\n"));
+  EXPECT_THAT(leaklab("diagnose " + file).out, HasSubstr("The\n  memory was full in step 21.\n"));
   EXPECT_THAT(leaklab("diagnose --device-memory 80GiB " + file).out,
               HasSubstr("was full in step 21, whatever --device-memory says.\n"));
 }
@@ -140,10 +177,21 @@ TEST_F(Program, diagnose_and_import_say_of_steps_that_are_not_there_that_they_ca
       {"--step-site d09.py:1 ", "from d09.py:1, as --step-site says: leave --step-site out"}};
   for (const auto& [told, why] : calls) {
     const auto limits = document(fmt::format("diagnose {}{}", told, file))["limits"];
-    EXPECT_THAT(limits[0].get<std::string>(), HasSubstr(why));
+    EXPECT_THAT(limits[0].get<std::string>(),
+                AllOf(HasSubstr(why), EndsWith("looked for: 30 are found by call stacks")));
     EXPECT_EQ(leaklab(fmt::format("diagnose {}{}", told, file)).code, 5);
     EXPECT_THAT(refused(fmt::format("import --dir new {}{}", told, file), 5), HasSubstr(why));
   }
+}
+
+TEST_F(Program, diagnose_says_of_steps_that_are_not_there_when_none_are_found_without_them) {
+  made::Program program;
+  program.alloc(made::Program::line(3), 4096);
+  program.alloc(made::Program::line(4), 4096);
+  write_snapshot(program.dump(), folder_ / "short.pickle");
+  EXPECT_THAT(document("diagnose --steps 7 short.pickle")["limits"][0].get<std::string>(),
+              EndsWith("leave --steps out, and the steps are looked for, though without success "
+                       "here"));
 }
 
 TEST_F(Program, diagnose_says_which_of_several_devices_it_means_and_which_it_can_not_judge) {
@@ -186,8 +234,13 @@ TEST_F(Program, diagnose_says_which_of_several_devices_it_means_and_which_it_can
   EXPECT_THAT(text(with_device(looped(false), 1, false)),
               AllOf(StartsWith("s.pickle: CLEAN on device 0\n"),
                     HasSubstr("did not free before. Device 1 could not be\n  judged.\n"),
-                    HasSubstr("12 steps on device 0, found by"), HasSubstr("MB on device 0, of"),
-                    HasSubstr("no trace of device 1, on which 1.0 MB are live")));
+                    HasSubstr("12 steps on device 0, found by"), HasSubstr("MiB on device 0, of"),
+                    HasSubstr("no trace of device 1, on which 1.0 MiB are live")));
+  EXPECT_EQ(leaklab("diagnose s.pickle").code, 0);
+  auto help = leaklab("diagnose --help").out;
+  std::ranges::replace(help, '\n', ' ');
+  EXPECT_THAT(help, AllOf(HasSubstr("Exit codes: 0 clean, as far as it can be judged, 1 a leak"),
+                          HasSubstr("those are judged whose history is in the file")));
   const auto told = document("diagnose s.pickle");
   EXPECT_EQ(told["judged_devices"].dump(), "[0]");
   EXPECT_EQ(told["unjudged_devices"].dump(), "[1]");
@@ -256,6 +309,25 @@ TEST_F(Program, diff_warns_of_two_files_that_are_not_comparable) {
   EXPECT_THAT(warnings("d09_two_leaks", "d05_oom_leak"), HasSubstr("no line of code in common"));
   EXPECT_THAT(warnings("d09_two_leaks", "d16_no_frames_leak"),
               HasSubstr("record both with frames"));
+  EXPECT_THAT(warnings("d16_no_frames_leak", "d16_no_frames_leak"),
+              AllOf(HasSubstr("have frames, so no line can be named: record both with"),
+                    HasSubstr("_record_memory_history(max_entries=1000000, stacks=\"python\")")));
+}
+
+TEST_F(Program, diff_warns_of_a_device_that_the_second_file_lacks) {
+  made::Program program;
+  program.alloc(made::Program::line(3), 4096);
+  auto one = program.dump();
+  write_snapshot(one, folder_ / "one.pickle");
+  one.segments.push_back(one.segments[0]);
+  one.segments.back().device = 1;
+  one.segments.back().first_block = 1;
+  one.blocks.push_back(one.blocks[0]);
+  write_snapshot(one, folder_ / "two.pickle");
+  EXPECT_EQ(leaklab("diff one.pickle two.pickle").err, "");
+  EXPECT_THAT(leaklab("diff two.pickle one.pickle").err,
+              StartsWith("leaklab: nothing in one.pickle lives on device 1, where two.pickle has "
+                         "something, which hides as much growth of the same lines on other"));
 }
 
 TEST_F(Program, diff_warns_of_two_devices_and_of_files_in_the_wrong_order) {

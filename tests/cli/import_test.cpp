@@ -1,4 +1,5 @@
 // leaklab import, leaklab replay and leaklab run --snapshot.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -18,7 +19,7 @@ TEST_F(Program, import_writes_a_scenario_and_its_pattern_and_says_what_to_do_nex
   const auto ran = leaklab("import " + stored("d09_two_leaks") +
                            " --id two --report owner/repository#7 --dir scenarios");
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_THAT(ran.out, AllOf(StartsWith("Leak of 25429.333 B a step"), HasSubstr("kept 12 of 377"),
+  EXPECT_THAT(ran.out, AllOf(StartsWith("Leak of 25,429.333 B a step"), HasSubstr("kept 12 of 377"),
                              HasSubstr("leaklab check two")));
   EXPECT_THAT(read_file(folder_ / "scenarios/two.cpp"),
               AllOf(HasSubstr("#include \"two.pattern\""), HasSubstr("    two, .taxonomy = \"L"),
@@ -44,7 +45,7 @@ TEST_F(Program, import_refuses_a_pattern_that_is_too_large_for_a_scenario) {
   const auto ran = leaklab("import irregular.pickle --dir scenarios");
   EXPECT_EQ(ran.code, 2);
   EXPECT_THAT(ran.err,
-              AllOf(HasSubstr("more than a scenario's 65536"), HasSubstr("--from-series")));
+              AllOf(HasSubstr("more than a scenario's 65,536"), HasSubstr("--from-series")));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "scenarios"));
 }
 
@@ -78,7 +79,7 @@ TEST_F(Program, import_tells_a_terminal_how_far_it_is_and_a_log_nothing) {
   const auto told = on_terminal(LEAKLAB_PROGRAM " " + call + "told");
   EXPECT_THAT(told, HasSubstr("[0 tried] 30 steps and "));
   // Nothing of it is left where the result stands.
-  EXPECT_THAT(told, HasSubstr(" left\r\x1b[KLeak of 25429.333 B a step"));
+  EXPECT_THAT(told, HasSubstr(" left\r\x1b[KLeak of 25,429.333 B a step"));
 }
 
 TEST_F(Program, import_overwrites_nothing) {
@@ -182,31 +183,74 @@ TEST_F(Program, import_makes_a_scenario_of_a_series) {
   for (const auto* large : {"0,5\n1,1e30\n2,7\n", "0,9007199254740993000\n", "0,1e999\n1,5\n"}) {
     write_file(folder_ / "bad.csv", large);
     EXPECT_THAT(refused("import --from-series bad.csv --dir new", 2),
-                HasSubstr("is too large; give at most 9007199254740992 bytes"))
+                HasSubstr("is too large; give at most 9,007,199,254,740,992 bytes"))
         << large;
   }
   EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
 }
 
+TEST_F(Program, import_names_the_line_of_a_series_that_is_no_level_also_if_none_is_one) {
+  const std::pair<std::string, std::string> files[] = {
+      {"step,bytes\n0,100 MB\n1,200 MB\n", "line 2: 'MB' is no"},
+      {"step,bytes\n0,many\n1,7\n2,9\n", "line 2: 'many' is no"},
+      {"bytes\n100MB\n200\n", "line 2: '100MB' is no"},
+      {"\"step\",\"bytes\"\n\"0\",\"7\"\n", "line 2: '\"7\"' is no"}};
+  for (const auto& [rows, why] : files) {
+    write_file(folder_ / "bad.csv", rows);
+    EXPECT_THAT(refused("import --from-series bad.csv --dir new", 2), HasSubstr("bad.csv, " + why));
+  }
+  write_file(folder_ / "headed.csv", "made on 2024-01-01 by me\nstep,bytes\n0,5\n1,6\n2,7\n3,8\n");
+  EXPECT_EQ(leaklab("import --from-series headed.csv --dir new").code, 0);
+}
+
+TEST_F(Program, import_tells_a_series_from_a_snapshot) {
+  std::filesystem::copy(stored("d09_two_leaks"), folder_ / "s.pickle");
+  write_file(folder_ / "s.json", "{\"segments\": []}");
+  for (const std::string file : {"s.pickle", "s.json"}) {
+    EXPECT_EQ(refused("import --from-series " + file, 2),
+              "leaklab: " + file + " looks like a snapshot: leave --from-series out\n");
+  }
+  write_file(folder_ / "memory.csv", "step,bytes\n0,512\n");
+  for (const auto* call : {"import memory.csv", "diagnose memory.csv"}) {
+    EXPECT_THAT(refused(call, 2), HasSubstr("`leaklab import --from-series`"));
+  }
+}
+
+TEST_F(Program, import_says_what_to_measure_where_a_series_has_no_pattern) {
+  std::string rows;
+  for (const auto* level : {"900", "17", "523", "4", "777", "65", "981", "230", "11", "640"}) {
+    rows += std::string(level) + "\n";
+  }
+  write_file(folder_ / "noise.csv", rows);
+  EXPECT_THAT(refused("import --from-series noise.csv", 2),
+              AllOf(HasSubstr("give what torch.cuda.memory_allocated() says after each step"),
+                    HasSubstr("or import a memory snapshot")));
+  write_file(folder_ / "short.csv", "512\n");
+  EXPECT_THAT(refused("import --from-series short.csv", 2), HasSubstr("has 1 level, which is too"));
+}
+
 TEST_F(Program, import_names_each_place_that_leaks_or_says_how_many_more) {
   EXPECT_EQ(leaklab("import " + stored("d09_two_leaks") + " --id two --dir .").code, 0);
   EXPECT_THAT(read_file(folder_ / "two.cpp"),
-              StartsWith("// 76288 bytes in 3 steps stay, allocated in d09.py line 401 and d09.py "
+              StartsWith("// 76,288 bytes in 3 steps stay, allocated in d09.py line 401 and d09.py "
                          "line 395.\n"));
-  made::Program program;
-  for (int step = 0; step < 12; ++step) {
-    program.mark("START", "step " + std::to_string(step));
-    program.free(program.alloc(made::Program::line(10), 4096), made::Program::line(12));
-    for (std::uint64_t line = 21; line < 26; ++line) {
-      program.alloc(made::Program::line(line), 64 * static_cast<std::int64_t>(line));
+  for (const auto& [lines, more] : {std::pair(4, "1 more place"), std::pair(5, "2 more places")}) {
+    made::Program program;
+    for (int step = 0; step < 12; ++step) {
+      program.mark("START", "step " + std::to_string(step));
+      program.free(program.alloc(made::Program::line(10), 4096), made::Program::line(12));
+      for (int line = 0; line < lines; ++line) {
+        program.alloc(made::Program::line(static_cast<std::uint64_t>(25 - line)), 1600 - 64 * line);
+      }
+      program.mark("END", "step " + std::to_string(step));
     }
-    program.mark("END", "step " + std::to_string(step));
+    write_snapshot(program.dump(), folder_ / "many.pickle");
+    const auto id = fmt::format("lines_{}", lines);
+    EXPECT_EQ(leaklab("import many.pickle --dir . --id " + id).code, 0);
+    EXPECT_THAT(read_file(folder_ / (id + ".cpp")),
+                HasSubstr("train.py line 25, train.py line 24, train.py line 23 and " +
+                          std::string(more) + ".\n"));
   }
-  write_snapshot(program.dump(), folder_ / "five.pickle");
-  EXPECT_EQ(leaklab("import five.pickle --id five --dir .").code, 0);
-  EXPECT_THAT(
-      read_file(folder_ / "five.cpp"),
-      HasSubstr("train.py line 25, train.py line 24, train.py line 23 and 2 more places.\n"));
 }
 
 TEST_F(Program, import_writes_how_many_steps_it_was_told) {
@@ -222,6 +266,7 @@ TEST_F(Runs, replay_has_the_levels_of_the_file_to_the_byte) {
     EXPECT_EQ(ran.code, 0) << name << ran.err;
     const auto report = nlohmann::json::parse(ran.out);
     EXPECT_EQ(report["equal"], true) << name;
+    EXPECT_EQ(report["device"], 0) << name;
     EXPECT_GT(report["levels"].size(), 5) << name;
   }
 }

@@ -5,6 +5,7 @@
 #include "../../harness/report/check_text.h"
 #include "../../harness/report/diagnose_text.h"
 #include "../../harness/report/movement.h"
+#include "../../harness/report/replay_text.h"
 #include "../../harness/report/sparkline.h"
 #include "../../harness/report/style.h"
 #include "../../harness/report/table.h"
@@ -13,6 +14,7 @@
 namespace leaklab {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 TEST(Style, numbers_are_grouped_by_thousands) {
@@ -21,11 +23,28 @@ TEST(Style, numbers_are_grouped_by_thousands) {
   EXPECT_EQ(grouped(-1000), "-1,000");
   EXPECT_EQ(grouped(-999), "-999");
   EXPECT_EQ(grouped(1234567), "1,234,567");
+  EXPECT_EQ(grouped(INT64_MIN), "-9,223,372,036,854,775,808");
 }
 
 TEST(Style, bytes_below_none_have_a_sign) {
   EXPECT_EQ(size_text(std::int64_t{-2048}), "-2,048 B");
-  EXPECT_EQ(size_text(std::int64_t{-2'000'000}), "-2.0 MB");
+  EXPECT_EQ(size_text(std::int64_t{-2 << 20}), "-2.0 MiB");
+}
+
+TEST(Style, bytes_are_told_in_the_units_of_messages_of_pytorch) {
+  EXPECT_EQ(size_text(std::int64_t{10'239}), "10,239 B");
+  EXPECT_EQ(size_text(std::int64_t{10'240}), "10.0 KiB");
+  EXPECT_EQ(size_text(std::int64_t{20 << 20}), "20.0 MiB");
+  EXPECT_EQ(size_text(std::int64_t{80} << 30), "80.0 GiB");
+  EXPECT_EQ(size_text((std::int64_t{1} << 30) - 1), "1.0 GiB") << "no 1024.0 MiB";
+  EXPECT_EQ(size_text(std::int64_t{1} << 50), "1.0 PiB");
+}
+
+TEST(Style, exact_bytes_are_grouped_and_told_to_a_thousandth) {
+  EXPECT_EQ(bytes_text(147456), "147,456 B");
+  EXPECT_EQ(bytes_text(76288 / 3.0), "25,429.333 B");
+  EXPECT_EQ(bytes_text(1999.9999), "2,000 B");
+  EXPECT_EQ(size_text(2 / 3.0), "0.667 B");
 }
 
 TEST(Style, long_sentences_are_wrapped_at_words) {
@@ -214,12 +233,44 @@ TEST(DiagnoseText, says_in_words_what_a_terminal_may_draw) {
   const auto text = diagnose_text("run.pickle", diagnosis, view, {});
   EXPECT_THAT(text, HasSubstr("10 steps of 110 are in the trace, found by annotations (90 % sure), "
                               "of 2 kinds, such as training\n  and evaluation: 7 and 3\n"));
+  diagnosis.steps.kinds = {5, 3, 2};
+  EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {}),
+              HasSubstr("of 3 kinds, such as training\n  and evaluation: 5, 3, 2\n"));
   EXPECT_THAT(text, HasSubstr("  live after each step   step 100: 1,000 B, step 103: 4,000 B, step "
-                              "106: 7,000 B, step 109: 10.0 kB\n"));
+                              "106: 7,000 B, step 109: 10,000 B\n"));
   EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {.width = 40}),
               HasSubstr("  live after each step\n    step 100: 1,000 B, step 103: 4,000\n    B, "));
   EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {.unicode = true, .width = 40}),
-              HasSubstr("  live after each step\n    ▁▂▃▃▄▅▆▆▇█  1,000 B to 10.0 kB\n"));
+              HasSubstr("  live after each step\n    ▁▂▃▃▄▅▆▆▇█  1,000 B to 10,000 B\n"));
+}
+
+TEST(DiagnoseText, names_the_device_of_what_leaks_and_of_what_only_seems_to_if_there_are_several) {
+  Diagnosis diagnosis;
+  diagnosis.verdict = Verdict::leak;
+  diagnosis.judged = {0};
+  diagnosis.findings.resize(1);
+  diagnosis.findings[0].site = {"a.py", 3, "f"};
+  diagnosis.lookalikes = {{"N02", 0, {"b.py", 4, "g"}, 512, "once"}};
+  EXPECT_THAT(diagnose_text("s", diagnosis, {}, {}),
+              AllOf(HasSubstr("\n  a.py:3 in f\n"), HasSubstr("512 B at b.py:4 in g: once")));
+  diagnosis.lookalikes[0].device = 1;
+  diagnosis.judged = {0, 1};
+  EXPECT_THAT(diagnose_text("s", diagnosis, {}, {}),
+              AllOf(HasSubstr("\n  a.py:3 in f, on device 0\n"),
+                    HasSubstr("512 B at b.py:4 in g, on device 1: once")));
+}
+
+TEST(DiagnoseText, says_of_memory_without_a_line_what_it_may_be) {
+  Diagnosis diagnosis;
+  diagnosis.verdict = Verdict::leak;
+  diagnosis.findings.resize(1);
+  diagnosis.peak_bytes = 512;
+  diagnosis.peak_sites = {{{}, 512}};
+  const std::string line =
+      "an unknown line (of a backward pass or a library, or recorded without frames)\n";
+  const auto text = diagnose_text("s", diagnosis, {}, {});
+  EXPECT_THAT(text, AllOf(HasSubstr("allocated at an unknown line."), HasSubstr("\n  " + line),
+                          HasSubstr("       512 B  " + line)));
 }
 
 TEST(DiagnoseText, says_each_thing_once_and_one_of_a_thing_in_the_singular) {
@@ -231,6 +282,84 @@ TEST(DiagnoseText, says_each_thing_once_and_one_of_a_thing_in_the_singular) {
   EXPECT_EQ(text.find("first"), text.rfind("first")) << text;
   EXPECT_THAT(text, HasSubstr("what the recording can't tell\n  second\n"));
   EXPECT_THAT(text, HasSubstr("live in 1 allocation\n"));
+}
+
+TEST(DiffText, keeps_the_number_of_a_line_and_its_function_on_a_narrow_terminal) {
+  const std::vector<SiteChange> changes = {
+      {{"/home/me/project/train.py", 120, "train_epoch"}, 147'456, 3, 147'456},
+      {{"/home/me/project/cache.py", 7, "keep"}, -512, 1, 1024}};
+  const auto text = [&](const Style& style) { return diff_text("a", "b", changes, style); };
+  const std::string heading = "what lives in b beyond a\n\n";
+  const auto whole =
+      heading +
+      "more bytes  more allocations  live bytes  line\n"
+      "   147,456                 3     147,456  /home/me/project/train.py:120 in train_epoch\n"
+      "      -512                 1       1,024  /home/me/project/cache.py:7 in keep\n";
+  EXPECT_EQ(text({}), whole);
+  EXPECT_EQ(text({.width = 86}), whole) << "just wide enough";
+  EXPECT_EQ(text({.width = 80}),
+            heading +
+                "more bytes  more allocations  live bytes  line\n"
+                "   147,456                 3     147,456  .../train.py:120 in train_epoch\n"
+                "      -512                 1       1,024  .../cache.py:7 in keep\n");
+  EXPECT_THAT(text({.unicode = true, .width = 80}), HasSubstr("  …/train.py:120 in train_epoch\n"));
+  EXPECT_EQ(text({.width = 60}),
+            heading +
+                "/home/me/project/train.py:120 in train_epoch\n"
+                "  147,456 more bytes, 3 more allocations, 147,456 live bytes\n"
+                "/home/me/project/cache.py:7 in keep\n"
+                "  -512 more bytes, 1 more allocation, 1,024 live bytes\n");
+}
+
+// Of a file with that many steps, whose levels the allocator has as well.
+Replay equal_replay(std::int64_t steps) {
+  Replay replay;
+  replay.filed.has_steps = true;
+  for (std::int64_t level = 0; level <= steps; ++level) {
+    replay.filed.levels.push_back({1000 * level, level});
+    replay.filed.reserved.push_back(2'097'152);
+    replay.got.push_back({replay.filed.levels.back(), 0});
+  }
+  replay.events = 2 * steps;
+  replay.on = "cpu";
+  return replay;
+}
+
+TEST(ReplayText, groups_digits_and_names_the_device_if_the_file_has_several) {
+  auto replay = equal_replay(2);
+  replay.has_rest = true;
+  EXPECT_EQ(
+      replay_text(replay, {.width = 200}),
+      "after step  requested  replayed  live  replayed   reserved\n"
+      "start               0         0     0         0  2,097,152\n"
+      "0               1,000     1,000     1         1  2,097,152\n"
+      "dump            2,000     2,000     2         2  2,097,152\n"
+      "\n"
+      "4 events on cpu: requested bytes and live allocations are equal at every step; reserved "
+      "bytes are the file's alone, as memory of the CPU is taken from no segments\n");
+  replay.device = 1;
+  replay.segments = true;
+  EXPECT_THAT(replay_text(replay, {}), HasSubstr("\n4 events of device 1 on cpu: requested"));
+}
+
+TEST(ReplayText, shows_of_many_steps_both_ends_and_what_differs) {
+  auto replay = equal_replay(60'000);
+  const auto lines = [](const std::string& text) { return std::ranges::count(text, '\n'); };
+  auto text = replay_text(replay, {});
+  EXPECT_THAT(text, AllOf(HasSubstr("\n8 "), testing::Not(HasSubstr("\n9 ")),
+                          HasSubstr("\n...\n59,990 "), HasSubstr("\n59,999 "),
+                          HasSubstr("\n59,981 levels left out, equal in both\n120,000 events")));
+  EXPECT_LT(lines(text), 30);
+  replay.got[500].live.requested += 512;
+  text = replay_text(replay, {});
+  EXPECT_THAT(text, AllOf(HasSubstr("\n...\n499 "), HasSubstr("\n59,980 levels left out, equal"),
+                          HasSubstr("differ at 1 of 60,001 levels")));
+  for (std::size_t level = 1000; level < 1030; ++level) ++replay.got[level].live.allocations;
+  text = replay_text(replay, {});
+  EXPECT_THAT(text, AllOf(HasSubstr("\n1,017 "), testing::Not(HasSubstr("\n1,018 ")),
+                          HasSubstr("\n11 more levels left out, not equal\n"),
+                          HasSubstr("differ at 31 of 60,001 levels")));
+  EXPECT_LT(lines(text), 55);
 }
 
 TEST(Movement, tells_the_channel_that_moved_when_requested_did_not) {

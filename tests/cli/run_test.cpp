@@ -47,7 +47,9 @@ TEST_F(Runs, run_refuses_what_is_not_there_and_offers_what_is_near) {
   EXPECT_THAT(run("retained_graph_loss_list --param batch=0"), HasSubstr("outside 1 to 256"));
   EXPECT_THAT(run("retained_graph_loss_list --param batch=many"), HasSubstr("NAME=INTEGER"));
   EXPECT_THAT(run("retained_graph_loss_list --channel gauge.nothing"), HasSubstr("requested"));
-  EXPECT_THAT(run("retained_graph_loss_list --steps 5"), HasSubstr("7 or more"));
+  EXPECT_THAT(run("retained_graph_loss_list --steps 5"), HasSubstr("5 steps are too few"));
+  EXPECT_THAT(run("retained_graph_loss_list --steps 1"),
+              AllOf(HasSubstr("1 step is too few"), HasSubstr("7 or more")));
 }
 
 TEST_F(Runs, run_refuses_a_twin_that_a_lookalike_does_not_have) {

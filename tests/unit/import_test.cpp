@@ -137,7 +137,7 @@ TEST(Import, of_several_devices_the_worst_is_imported_and_told) {
   const auto imported = import_snapshot(snapshot);
   EXPECT_EQ(imported.diagnosis.device, 1);
   EXPECT_EQ(imported.pattern.growth().per_period("requested"), 6400);
-  EXPECT_THAT(imported.diagnosis.summary, testing::HasSubstr("6400 B a step"));
+  EXPECT_THAT(imported.diagnosis.summary, testing::HasSubstr("6,400 B a step"));
 }
 
 TEST(Import, hundreds_of_lines_that_leak_are_not_tried_one_by_one) {

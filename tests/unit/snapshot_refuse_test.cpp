@@ -13,6 +13,7 @@ namespace fs = std::filesystem;
 using namespace std::string_literals;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 // What reading the bytes says, or "read".
 std::string answer(const std::string& bytes) {
@@ -103,13 +104,28 @@ TEST(RefuseSnapshot, OneWrongByteIsReadOrRefused) {
   EXPECT_GT(refused, bytes.size());
 }
 
-TEST(RefuseSnapshot, WhatIsNoSnapshotIsToldFromItsFirstByte) {
-  EXPECT_THAT(answer(""), HasSubstr("that.pickle: empty; record the snapshot again (byte 0)"));
+TEST(RefuseSnapshot, WhatIsNoSnapshotIsToldFromItsFirstBytes) {
+  EXPECT_EQ(answer(""),
+            "that.pickle: empty; see that its disk has room, and dump the snapshot again (byte 0)");
   EXPECT_THAT(answer("PK\x03\x04"), HasSubstr("zip archive of torch.save"));
   EXPECT_THAT(answer("\x1f\x8b\x08"), HasSubstr("compressed"));
   EXPECT_THAT(answer("hello"), HasSubstr("neither a pickle"));
   EXPECT_THAT(answer("(dp0\n."), HasSubstr("neither a pickle of protocol 2 to 5"));
   EXPECT_THAT(answer("\x80\x06}."), HasSubstr("protocol 6"));
+  for (const auto* page : {"<!DOCTYPE html>", "\n<!DOCTYPE html>\n", "<html>"}) {
+    EXPECT_THAT(answer(page), HasSubstr("looks like a web page"));
+  }
+  std::string tar(1024, '\0');
+  tar.replace(0, 15, "snapshot.pickle").replace(257, 5, "ustar");
+  EXPECT_THAT(answer(tar), HasSubstr("looks like a tar archive; unpack it"));
+}
+
+TEST(RefuseSnapshot, ATextLeadsToTheCommandThatTakesMemoryByStep) {
+  for (const auto* text : {"step,bytes\n0,512\n", "512\n1024\n", "\"bytes\"\n512\n"}) {
+    EXPECT_THAT(answer(text),
+                HasSubstr("a CSV of bytes by step to `leaklab import --from-series`"));
+  }
+  EXPECT_THAT(answer("(dp0\n."), Not(HasSubstr("CSV")));
 }
 
 TEST(RefuseSnapshot, AnotherObjectIsNoSnapshot) {

@@ -109,7 +109,7 @@ struct Diagnosis {
   std::int64_t peak_bytes = 0;          // highest requested level in the trace of `device`
   std::vector<std::pair<CodeSite, std::int64_t>> peak_sites;  // what made it, largest first
   std::vector<std::string> limits;  // what the recording can't tell, and how to record it
-  std::string summary;              // one or two sentences
+  std::string summary;              // one or two sentences, and one more of `oom`
 };
 
 // "device 1", "devices 0 and 1".
@@ -117,6 +117,8 @@ std::string devices_text(const std::vector<std::int64_t>& devices);
 
 // Why there are no steps where the caller told of them, and what to do.
 std::string steps_not_as_told(const DiagnoseOptions& told);
+// The same, and how many are found in the file where the caller does not tell.
+std::string steps_not_as_told(const Snapshot& snapshot, const DiagnoseOptions& told);
 
 // Pure: the same snapshot gives the same diagnosis. Linear in the size of the snapshot.
 Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options = {});
@@ -136,8 +138,9 @@ struct SiteChange {
 std::vector<SiteChange> diff(const Snapshot& before, const Snapshot& after);
 
 // Why what diff() says of the two is not what it seems, a sentence each, as far as the files tell
-// for certain: one has frames and the other none, they have no line of the user's code or no device
-// in common, the second is the older one. The names stand for the files.
+// for certain: one has frames and the other none, or neither has, they have no line of the user's
+// code or no device in common, the second lacks a device of the first or is the older one. The
+// names stand for the files.
 std::vector<std::string> incomparable(const Snapshot& before, const std::string& before_name,
                                       const Snapshot& after, const std::string& after_name);
 

@@ -305,7 +305,10 @@ void DeviceDiagnosis::judge_places() {
   std::set<StackId> leaking;
   for (const auto& group : all) {
     judgements.push_back(judge(group, steps_, sites_));
-    if (judgements.back().judgement == Judgement::leak) leaking.insert(group.stack);
+    // What has no frames comes from no single place.
+    if (judgements.back().judgement == Judgement::leak && group.stack != 0) {
+      leaking.insert(group.stack);
+    }
   }
   for (std::size_t place = 0; place < all.size(); ++place) {
     const auto& group = all[place];

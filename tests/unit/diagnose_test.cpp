@@ -1022,6 +1022,21 @@ TEST(Diagnosis, without_frames_a_leak_has_a_rate_and_no_line) {
   EXPECT_THAT(found.limits, Contains(HasSubstr("no line can be named")));
 }
 
+TEST(Diagnosis, without_frames_a_copy_made_once_is_no_part_of_a_leak_of_another_size) {
+  Program program({false, false, true});
+  Training training(program);
+  training.adam = true;
+  for (int step = 0; step < 30; ++step) {
+    program.mark("START", "## step " + std::to_string(step) + " ##");
+    training.step();
+    // The weights, as large as their gradients and the optimizer's state.
+    for (int layer = 0; step == 16 && layer < 3; ++layer) program.alloc({}, 65536);
+    if (step % 2 == 1) program.alloc({}, 1024);
+    program.mark("END", "## step " + std::to_string(step) + " ##");
+  }
+  EXPECT_NEAR(after(program).bytes_per_step, 512, 0.001);
+}
+
 TEST(Diagnosis, without_frames_plain_training_is_clean) {
   Program program({.frames = false});
   Training training(program);

@@ -7,22 +7,27 @@
 #include <string>
 #include <vector>
 
+#include "expect_diagnosis.h"
 #include "leaklab/diagnosis.h"
 #include "made_snapshot.h"
 
 namespace leaklab {
 namespace {
 
+using made::after;
+using made::expect_leak;
 using made::Program;
 using made::Training;
 using testing::HasSubstr;
+using testing::SizeIs;
 
-void expect_steps(Program& program, std::int64_t steps, std::int64_t leaking_line) {
-  const auto found = diagnose(program.dump(), {});
+// A leak on that line, in so many steps.
+void expect_steps(Program& program, std::int64_t steps, std::int64_t line) {
+  const auto found = after(program);
   EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
   EXPECT_EQ(found.steps.count, steps);
-  ASSERT_EQ(found.findings.size(), 1U);
-  EXPECT_EQ(found.findings.front().site.line, leaking_line);
+  ASSERT_THAT(found.findings, SizeIs(1)) << found.summary;
+  EXPECT_EQ(found.findings.front().site.line, line);
 }
 
 TEST(Steps, a_data_set_put_on_the_device_is_set_up_though_it_is_larger_than_all_steps) {
@@ -123,7 +128,7 @@ TEST(Steps, parts_of_one_step_that_keep_something_till_its_end_are_undecided) {
       }
       for (const auto each : kept) program.free(each, Program::line(15));
     }
-    const auto found = diagnose(program.dump(), {});
+    const auto found = after(program);
     EXPECT_EQ(found.verdict, steps == 1 ? Verdict::undecided : Verdict::clean) << found.summary;
   }
 }
@@ -136,7 +141,7 @@ TEST(Steps, a_short_evaluation_after_the_last_step_of_a_training_hides_no_leak) 
     if (step % 2 == 1) program.alloc(Program::line(16), 640);
   }
   for (int batch = 0; batch < 4; ++batch) training.evaluation_step();
-  const auto found = diagnose(program.dump(), {});
+  const auto found = after(program);
   EXPECT_EQ(found.steps.kinds, (std::vector<std::int64_t>{60, 4}));
   expect_steps(program, 64, 16);
 }
@@ -151,7 +156,7 @@ TEST(Steps, what_a_training_keeps_till_its_end_makes_it_no_part_of_one_step) {
   }
   training.end();
   for (const auto each : kept) program.free(each, Program::line(18));
-  EXPECT_EQ(diagnose(program.dump(), {}).verdict, Verdict::clean);
+  EXPECT_EQ(after(program).verdict, Verdict::clean);
 }
 
 TEST(Steps, a_leak_every_eighth_step_is_told_though_evaluations_lie_between) {
@@ -204,7 +209,7 @@ Diagnosis evaluated_at_the_end(int batches, int steps_that_keep) {
     if (step < steps_that_keep) program.alloc(Program::line(16), 1000);
   }
   for (int batch = 0; batch < batches; ++batch) training.evaluation_step();
-  return diagnose(program.dump(), {});
+  return after(program);
 }
 
 TEST(Steps, an_evaluation_of_any_length_at_the_end_hides_no_leak_of_the_training) {
@@ -235,7 +240,7 @@ TEST(Steps, what_requests_kept_is_undecided_where_fewer_of_another_kind_come_las
       if (request < requests.that_keep) program.alloc(Program::line(13), 640);
     }
     for (int request = 0; request < requests.others; ++request) serve(20);
-    const auto found = diagnose(program.dump(), {});
+    const auto found = after(program);
     EXPECT_EQ(found.verdict, requests.verdict) << found.summary;
   }
 }
@@ -251,7 +256,7 @@ TEST(Steps, what_is_prepared_for_a_training_is_no_leak) {
   }
   Training training(program);
   for (int step = 0; step < 24; ++step) training.step();
-  EXPECT_EQ(diagnose(program.dump(), {}).verdict, Verdict::clean);
+  EXPECT_EQ(after(program).verdict, Verdict::clean);
 }
 
 // Episodes of that many steps each, of which each second one learns.
@@ -312,7 +317,7 @@ TEST(Steps, micro_batches_before_the_only_step_of_an_optimizer_are_undecided) {
       program.free(gradient, Program::line(16));
     }
     if (!updates_each) program.alloc(Program::optimizer(18), 65536);
-    const auto found = diagnose(program.dump(), {});
+    const auto found = after(program);
     EXPECT_EQ(found.verdict, updates_each ? Verdict::leak : Verdict::undecided) << found.summary;
   }
 }
@@ -330,7 +335,7 @@ TEST(Steps, an_evaluation_after_a_training_makes_no_leak_of_its_full_buffer) {
     buffer.erase(buffer.begin());
   }
   for (int batch = 0; batch < 15; ++batch) training.evaluation_step();
-  EXPECT_EQ(diagnose(program.dump(), {}).verdict, Verdict::clean);
+  EXPECT_EQ(after(program).verdict, Verdict::clean);
 }
 
 TEST(Steps, a_line_that_frees_most_leaks_what_it_keeps_of_sizes_that_come_seldom) {
@@ -352,7 +357,7 @@ TEST(Steps, a_line_that_frees_most_leaks_what_it_keeps_of_sizes_that_come_seldom
         best = tensor;
       }
     }
-    const auto found = diagnose(program.dump(), {});
+    const auto found = after(program);
     EXPECT_EQ(found.verdict, keeps ? Verdict::leak : Verdict::clean) << found.summary;
   }
 }
@@ -456,44 +461,7 @@ TEST(Steps, requests_that_grow_and_a_short_one_at_the_end_are_no_parts_of_one_st
     if (last != 0) program.free(last, Program::line(12));
     last = answer;
   }
-  EXPECT_EQ(diagnose(program.dump(), {}).verdict, Verdict::clean);
-}
-
-TEST(Steps, of_the_numbers_in_a_mark_the_one_of_steps_counts) {
-  const auto name = [](int form, int step) {
-    const auto of_epoch = std::to_string(step % 8);
-    switch (form) {
-      case 0:
-        return "epoch " + std::to_string(step / 8) + " iter " + of_epoch;
-      case 1:
-        return "rank 0 step " + std::to_string(step);
-      case 2:
-        return "batch_size=32 step=" + std::to_string(step);
-      default:
-        return "step " + std::to_string(step) + "/24";
-    }
-  };
-  for (int form = 0; form < 4; ++form) {
-    for (const bool metadata : {false, true}) {
-      Program program;
-      Training training(program);
-      for (int step = 0; step < 24; ++step) {
-        if (metadata) program.metadata(name(form, step));
-        if (!metadata) program.mark("START", name(form, step));
-        // Halves of a step, which alone would look like steps.
-        for (int half = 0; half < 2; ++half) {
-          if (!metadata) program.mark("START", "micro batch");
-          training.step();
-          if (!metadata) program.mark("END", "micro batch");
-        }
-        program.alloc(Program::line(16), 1000);
-        if (!metadata) program.mark("END", name(form, step));
-      }
-      const auto found = diagnose(program.dump(), {});
-      EXPECT_EQ(found.steps.source, metadata ? "metadata" : "annotations") << name(form, 1);
-      expect_steps(program, 24, 16);
-    }
-  }
+  EXPECT_EQ(after(program).verdict, Verdict::clean);
 }
 
 TEST(Steps, a_few_events_without_frames_after_the_last_request_are_no_training) {
@@ -530,7 +498,7 @@ TEST(Steps, epochs_that_train_something_else_besides_are_no_steps) {
     second.step();
     program.free(order, Program::line(15));
   }
-  const auto found = diagnose(program.dump(), {});
+  const auto found = after(program);
   EXPECT_GE(found.steps.count, 36);
   EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
 }
@@ -545,7 +513,7 @@ TEST(Steps, late_entries_tell_a_leak_from_a_cache_only_where_they_come_at_regula
       training.step();
       if (std::ranges::find(entries, step) != entries.end()) program.alloc(Program::line(16), 640);
     }
-    const auto found = diagnose(program.dump(), {});
+    const auto found = after(program);
     EXPECT_EQ(found.verdict == Verdict::leak, regular) << found.summary;
   }
 }
@@ -558,12 +526,282 @@ TEST(Steps, as_many_iterations_as_layers_are_undecided_and_the_caller_can_tell) 
     for (int layer = 0; layer < 12; ++layer) program.alloc(Program::module(11), 4096);
     program.free(x, Program::line(12));
   }
-  const auto found = diagnose(program.dump(), {});
+  const auto found = after(program);
   EXPECT_EQ(found.verdict, Verdict::undecided);
   EXPECT_THAT(found.summary, HasSubstr("say --steps 12"));
   DiagnoseOptions told;
   told.steps = 12;
-  EXPECT_EQ(diagnose(program.dump(), told).verdict, Verdict::leak);
+  EXPECT_EQ(after(program, told).verdict, Verdict::leak);
+}
+
+// A request of so many tokens, made by a function that the loop calls on line 10, and what it
+// leaves behind in bytes.
+void serve(Program& program, int tokens, std::int64_t left = 0) {
+  const auto ids = program.alloc(Program::called("serve", 40, 10), 256);
+  for (int token = 0; token < tokens; ++token) {
+    const auto logits = program.alloc(Program::module(Program::called("serve", 42, 10)), 4096);
+    const auto next = program.alloc(Program::called("serve", 43, 10), 8);
+    program.free(logits, Program::called("serve", 43, 10));
+    program.free(next, Program::called("serve", 43, 10));
+  }
+  if (left > 0) program.alloc(Program::called("serve", 45, 10), left);
+  program.free(ids, Program::line(10));
+}
+
+TEST(Steps, a_request_is_a_step_though_all_have_as_many_tokens) {
+  Program program;
+  for (int request = 0; request < 20; ++request) serve(program, 4, 640);
+  const auto found = after(program);
+  expect_leak(found, 45, 640, 0);
+  EXPECT_EQ(found.steps.count, 20);
+}
+
+TEST(Steps, what_an_inference_keeps_each_fourth_time_makes_no_requests_of_four) {
+  Program program;
+  for (int step = 0; step < 48; ++step) {
+    const auto x = program.alloc(Program::line(10), 4096);
+    const auto out = program.alloc(Program::module(11), 4096);
+    if (step % 4 == 3) program.alloc(Program::line(12), 640);
+    program.free(out, Program::line(13));
+    program.free(x, Program::line(13));
+  }
+  const auto found = after(program);
+  expect_leak(found, 12, 160, 3);
+  EXPECT_EQ(found.steps.count, 48);
+  EXPECT_EQ(found.period, 4);
+}
+
+TEST(Steps, a_batch_with_its_own_backward_pass_is_a_step_though_tasks_differ_in_length) {
+  Program program;
+  Training training(program);
+  for (int task = 0; task < 7; ++task) {
+    program.alloc(Program::line(8), 640);
+    for (int batch = 0; batch < (task % 3 == 0 ? 9 : 8); ++batch) training.step();
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+  EXPECT_EQ(found.steps.count, 59);
+}
+
+TEST(Steps, what_each_third_step_does_besides_is_a_part_of_it) {
+  Program program;
+  Training training(program, 8);
+  for (int step = 0; step < 36; ++step) {
+    training.step();
+    if (step % 3 != 2) continue;
+    auto image = program.alloc(Program::called("sample", 50, 18), 4096);
+    for (int round = 0; round < 3; ++round) {
+      const auto hidden = program.alloc(Program::module(Program::called("sample", 52, 18)), 8192);
+      const auto next = program.alloc(Program::called("sample", 52, 18), 4096);
+      program.free(hidden, Program::called("sample", 52, 18));
+      program.free(image, Program::called("sample", 52, 18));
+      image = next;
+    }
+    program.free(image, Program::line(18));
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+  EXPECT_EQ(found.steps.count, 36);
+}
+
+TEST(Steps, the_step_whose_first_request_fails_does_not_hide_the_one_before) {
+  Program program;
+  for (int request = 0; request < 12; ++request) {
+    program.alloc(Program::called("serve", 39, 10), 1 << 20);
+    serve(program, 4);
+  }
+  program.fail(1 << 20, 4096, Program::called("serve", 39, 10));
+  const auto found = after(program);
+  expect_leak(found, 39, 1 << 20, 0);
+  EXPECT_EQ(found.steps.count, 12);
+}
+
+TEST(Steps, terms_of_a_loss_added_up_in_a_comprehension_are_none) {
+  Program program;
+  const auto term = [](std::uint64_t line) {
+    auto stack = Program::line(line);
+    stack.insert(stack.begin(), {"/home/me/train.py", "<genexpr>", line});
+    return stack;
+  };
+  program.alloc(Program::to_device(3), 65536);
+  for (int round = 0; round < 20; ++round) {
+    program.alloc(Program::module(Program::called("forward", 60, 11)), 4096);
+    program.alloc(Program::called("forward", 61, 11), 4096);
+  }
+  std::uint64_t sum = 0;
+  for (int round = 0; round < 20; ++round) {
+    const auto part = program.alloc(term(12), 1024);
+    const auto mean = program.alloc(term(12), 4);
+    program.free(part, term(12));
+    const auto larger = program.alloc(Program::line(12), 4);
+    if (sum != 0) program.free(sum, Program::line(12));
+    program.free(mean, Program::line(12));
+    sum = larger;
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::undecided) << found.summary;
+  EXPECT_EQ(found.steps.count, 0);
+}
+
+TEST(Steps, an_evaluation_that_adds_up_in_a_comprehension_has_no_more_steps_for_it) {
+  Program program;
+  Training training(program);
+  auto term = Program::line(24);
+  term.insert(term.begin(), {"/home/me/train.py", "<genexpr>", 24});
+  int kept = 0;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (int step = 0; step < 10; ++step) training.step();
+    for (int step = 0; step < 3; ++step, ++kept) {
+      training.evaluation_step();
+      program.alloc(Program::line(23), 2320);
+    }
+    for (int each = 0; each < kept; ++each) {
+      const auto equal = program.alloc(term, 290);
+      program.free(program.alloc(term, 8), term);
+      program.free(equal, term);
+    }
+  }
+  const auto found = after(program);
+  expect_leak(found, 23, 2320 * 3 / 13.0, 10);
+  EXPECT_EQ(found.steps.count, 39);
+}
+
+TEST(Steps, what_an_optimizer_calls_back_belongs_to_the_loop_around_it) {
+  const std::string optim = "/usr/lib/python3.11/site-packages/torch/optim/";
+  const auto closure = [&](std::uint64_t line) {
+    auto stack = Program::line(14);
+    const made::MadeStack inner = {{"/home/me/train.py", "closure", line},
+                                   {optim + "lbfgs.py", "step", 330},
+                                   {optim + "optimizer.py", "wrapper", 493}};
+    stack.insert(stack.begin(), inner.begin(), inner.end());
+    return stack;
+  };
+  Program program;
+  for (int step = 0; step < 20; ++step) {
+    const auto out = program.alloc(Program::module(closure(30)), 4096);
+    program.alloc(closure(31), 4);
+    program.free(program.alloc({}, 65536), closure(32));
+    program.free(out, closure(32));
+  }
+  const auto found = after(program);
+  expect_leak(found, 31, 4, 0);
+  EXPECT_EQ(found.steps.count, 20);
+}
+
+TEST(Steps, a_loop_over_parameters_in_an_optimizer_of_the_program_is_a_part_of_a_step) {
+  const std::string optim = "/usr/lib/python3.11/site-packages/torch/optim/";
+  auto update = Program::line(14);
+  const made::MadeStack inner = {{"/home/me/sam.py", "step", 20},
+                                 {optim + "optimizer.py", "wrapper", 493}};
+  update.insert(update.begin(), inner.begin(), inner.end());
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    for (int parameter = 0; parameter < 6; ++parameter) {
+      program.free(program.alloc(update, 4096), update);
+    }
+  }
+  EXPECT_EQ(after(program).steps.count, 12);
+}
+
+TEST(Steps, a_line_that_operates_many_times_is_no_loop_where_several_lines_are_one) {
+  Program program;
+  for (int request = 0; request < 40; ++request) {
+    const auto ids = program.alloc(Program::line(10), 1024);
+    const auto out = program.alloc(Program::module(11), 4096);
+    // Not before there is something to compare with.
+    for (int each = 0; each < (request < 15 ? 0 : 25); ++each) {
+      program.free(program.alloc(Program::line(12), 256), Program::line(12));
+    }
+    program.alloc(Program::line(13), 640);
+    program.free(out, Program::line(13));
+    program.free(ids, Program::line(13));
+  }
+  const auto found = after(program);
+  expect_leak(found, 13, 640, 0);
+  EXPECT_EQ(found.steps.count, 40);
+}
+
+TEST(Steps, sizes_that_vary_by_chance_make_no_requests_of_steps) {
+  for (std::uint32_t seed = 1; seed <= 8; ++seed) {
+    auto random = seed;
+    Program program;
+    for (int step = 0; step < 300; ++step) {
+      std::vector<std::uint64_t> alive;
+      for (std::uint64_t line = 10; line < 14; ++line) {
+        random = random * 1664525 + 1013904223;
+        alive.push_back(program.alloc(Program::line(line), 512 * (1 + (random >> 16) % 40)));
+      }
+      program.alloc(Program::line(20), 1024);
+      for (const auto tensor : alive) program.free(tensor, Program::line(21));
+    }
+    const auto found = after(program);
+    expect_leak(found, 20, 1024, 0);
+    EXPECT_EQ(found.steps.count, 300) << seed;
+  }
+}
+
+TEST(Steps, lines_of_a_script_that_run_once_are_none) {
+  Program program;
+  for (std::uint64_t line = 3; line < 20; ++line) program.alloc(Program::line(line), 4096);
+  for (int inside = 0; inside < 12; ++inside) {
+    program.free(program.alloc(Program::line(20), 512), Program::line(20));
+  }
+  EXPECT_EQ(after(program).verdict, Verdict::undecided) << after(program).summary;
+}
+
+TEST(Steps, a_program_that_does_nothing_but_keep_tensors_of_one_line_leaks) {
+  Program program;
+  for (int step = 0; step < 40; ++step) program.alloc(Program::line(10), 4096);
+  expect_leak(after(program), 10, 4096, 0);
+}
+
+TEST(Steps, replays_of_a_graph_come_after_its_capture_and_are_steps) {
+  Program program;
+  Training training(program, 24);
+  for (int warmup = 0; warmup < 4; ++warmup) training.step();
+  training.end();
+  for (int step = 0; step < 50; ++step) {
+    const auto x = program.alloc(Program::line(43), 9600);
+    const auto mean = program.alloc(Program::line(44), 800);
+    program.alloc(Program::line(45), 800);
+    program.free(mean, Program::line(46));
+    program.free(x, Program::line(46));
+  }
+  const auto found = after(program);
+  expect_leak(found, 45, 800, 0);
+}
+
+TEST(Steps, epochs_of_differing_length_are_few_and_no_steps) {
+  Program program;
+  const std::vector<int> batches = {8, 13, 11, 6, 12, 9};
+  for (const auto count : batches) {
+    for (int batch = 0; batch < count; ++batch) {
+      const auto x = program.alloc(Program::line(10), 4096);
+      const auto out = program.alloc(Program::module(11), 4096);
+      program.alloc(Program::line(12), 640);
+      program.free(out, Program::line(13));
+      program.free(x, Program::line(13));
+    }
+    program.free(program.alloc(Program::line(16), 64), Program::line(16));
+  }
+  const auto found = after(program);
+  expect_leak(found, 12, 640, 0);
+  EXPECT_EQ(found.steps.count, 59);
+}
+
+TEST(Steps, a_last_step_that_does_what_an_earlier_one_did_is_whole) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 15; ++step) {
+    training.step();
+    if (step % 3 != 1) continue;
+    for (std::uint64_t line = 30; line < 36; ++line) {
+      program.free(program.alloc(Program::line(line), 512), Program::line(line));
+    }
+  }
+  EXPECT_EQ(after(program).steps.count, 15);
 }
 
 }  // namespace

@@ -1,0 +1,337 @@
+// Steps that the program, its profiler, its optimizer or the caller tells of.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "expect_diagnosis.h"
+#include "leaklab/diagnosis.h"
+#include "made_snapshot.h"
+
+namespace leaklab {
+namespace {
+
+using made::after;
+using made::expect_leak;
+using made::Program;
+using made::Training;
+using testing::HasSubstr;
+
+TEST(Marks, marks_of_one_device_tell_the_steps_of_another) {
+  Program program({.frames = false});
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    program.mark("START", "## step " + std::to_string(step) + " ##");
+    training.step();
+    program.alloc({}, 640);
+    program.mark("END", "## step " + std::to_string(step) + " ##");
+  }
+  auto snapshot = program.dump();
+  snapshot.traces.insert(snapshot.traces.begin(), Trace());
+  for (auto& segment : snapshot.segments) segment.device = 1;
+  const auto found = diagnose(snapshot);
+  EXPECT_EQ(found.steps.source, "annotations");
+  expect_leak(found, 0, 640, 0);
+}
+
+TEST(Marks, marks_of_steps_among_the_annotations_are_taken) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    program.mark("START", "## step " + std::to_string(step) + " ##");
+    program.mark("START", "forward");
+    training.step();
+    program.mark("END", "forward");
+    program.alloc(Program::line(16), 640);
+    program.mark("END", "## step " + std::to_string(step) + " ##");
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 640, 0);
+  EXPECT_EQ(found.steps.source, "annotations");
+  EXPECT_EQ(found.steps.count, 12);
+}
+
+TEST(Marks, what_follows_the_mark_of_a_step_belongs_to_it_in_the_last_step_too) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    program.mark("START", "## step " + std::to_string(step) + " ##");
+    training.step();
+    program.mark("END", "## step " + std::to_string(step) + " ##");
+    program.alloc(Program::line(17), 4096);
+    if (step % 4 == 1) program.free(program.alloc(Program::line(18), 64), Program::line(18));
+  }
+  // After the loop, where nothing of the kind came before.
+  program.free(program.alloc(Program::line(30), 65536), Program::line(30));
+  const auto found = after(program);
+  expect_leak(found, 17, 4096, 0);
+  EXPECT_EQ(found.steps.source, "annotations");
+  EXPECT_EQ(found.steps.count, 12);
+}
+
+TEST(Marks, marks_of_training_and_evaluation_are_steps_of_two_kinds) {
+  Program program;
+  Training training(program);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (int step = 0; step < 10; ++step) {
+      program.mark("START", "train step " + std::to_string(step));
+      training.step();
+      program.alloc(Program::line(16), 4096);
+      program.mark("END", "train step " + std::to_string(step));
+    }
+    for (int step = 0; step < 6; ++step) {
+      program.mark("START", "eval batch " + std::to_string(step));
+      training.evaluation_step();
+      program.mark("END", "eval batch " + std::to_string(step));
+    }
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 4096 * 10 / 16.0, 0);
+  EXPECT_EQ(found.steps.source, "annotations");
+  EXPECT_EQ(found.steps.kinds, (std::vector<std::int64_t>{30, 18}));
+}
+
+TEST(Marks, marks_of_the_parts_of_a_step_make_no_steps_of_their_own) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 20; ++step) {
+    const auto number = " " + std::to_string(step);
+    program.mark("START", "batch" + number);
+    program.alloc(Program::line(16), 1024);
+    training.step();
+    program.mark("END", "batch" + number);
+    program.mark("START", "optimizer_step" + number);
+    program.free(program.alloc(Program::line(18), 64), Program::line(18));
+    program.mark("END", "optimizer_step" + number);
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 1024, 0);
+  EXPECT_EQ(found.steps.count, 20);
+}
+
+TEST(Marks, marks_of_epochs_around_marks_of_steps_are_none) {
+  Program program;
+  Training training(program);
+  for (int epoch = 0; epoch < 6; ++epoch) {
+    program.mark("START", "epoch " + std::to_string(epoch) + ": batches");
+    for (int step = 0; step < 5; ++step) {
+      const auto name = "## step " + std::to_string(epoch * 5 + step) + " ##";
+      program.mark("START", name);
+      training.step();
+      program.alloc(Program::line(16), 640);
+      program.mark("END", name);
+    }
+    program.mark("END", "epoch " + std::to_string(epoch) + ": batches");
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 640, 0);
+  EXPECT_EQ(found.steps.count, 30);
+}
+
+TEST(Marks, of_marks_within_marks_the_outer_ones_are_steps) {
+  Program program;
+  Training training(program);
+  for (int request = 0; request < 8; ++request) {
+    program.mark("START", "request " + std::to_string(request));
+    for (int part = 0; part < 4; ++part) {
+      program.mark("START", "micro-batch " + std::to_string(part));
+      training.step();
+      program.mark("END", "micro-batch " + std::to_string(part));
+    }
+    program.alloc(Program::line(16), 640);
+    program.mark("END", "request " + std::to_string(request));
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 640, 0);
+  EXPECT_EQ(found.steps.source, "annotations");
+  EXPECT_EQ(found.steps.count, 8);
+}
+
+TEST(Marks, an_end_without_a_start_and_doubled_starts_do_no_harm) {
+  Program program;
+  Training training(program);
+  program.mark("END", "ProfilerStep#7");
+  for (int step = 0; step < 12; ++step) {
+    const auto name = "ProfilerStep#" + std::to_string(step);
+    program.mark("START", name);
+    program.mark("START", name);
+    training.step();
+    program.mark("END", name);
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.steps.source, "annotations");
+  EXPECT_EQ(found.steps.count, 12);
+  EXPECT_EQ(found.verdict, Verdict::clean);
+}
+
+TEST(Marks, marks_of_the_compiler_are_no_steps) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    for (int graph = 0; graph < 5; ++graph) {
+      const auto name = "Torch-Compiled Region: " + std::to_string(step * 5 + graph) + "/0 step";
+      program.mark("START", name);
+      program.mark("END", name);
+    }
+    training.step();
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.steps.source, "call stacks");
+  EXPECT_EQ(found.steps.count, 12);
+}
+
+TEST(Marks, steps_in_the_metadata_are_taken) {
+  Program program({.frames = false});
+  Training training(program);
+  for (int step = 0; step < 8; ++step) {
+    program.metadata("step=" + std::to_string(step));
+    training.step();
+    program.alloc({}, 640);
+  }
+  const auto found = after(program);
+  expect_leak(found, 0, 640, 0);
+  EXPECT_EQ(found.steps.source, "metadata");
+}
+
+TEST(Marks, metadata_of_training_and_evaluation_are_steps_of_two_kinds) {
+  Program program;
+  Training training(program);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (int step = 0; step < 10; ++step) {
+      program.metadata("train step " + std::to_string(step));
+      training.step();
+      program.alloc(Program::line(16), 4096);
+    }
+    for (int step = 0; step < 2; ++step) {
+      program.metadata("eval step " + std::to_string(step));
+      training.evaluation_step();
+    }
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 4096 * 10 / 12.0, 0);
+  EXPECT_EQ(found.steps.source, "metadata");
+  EXPECT_EQ(found.steps.kinds, (std::vector<std::int64_t>{30, 6}));
+}
+
+TEST(Marks, snapshots_taken_in_a_loop_mark_its_steps) {
+  Program program({.frames = false});
+  for (int step = 0; step < 9; ++step) {
+    const auto x = program.alloc({}, 4096 * (step % 3 + 1));
+    const auto y = program.alloc({}, 512 * (step * 7 % 5 + 1));
+    program.free(x);
+    program.free(y);
+    program.alloc({}, 640);
+    program.take_snapshot();
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.steps.source, "snapshots");
+  EXPECT_EQ(found.steps.count, 9);
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+}
+
+TEST(Marks, steps_of_an_optimizer_serve_where_there_are_no_frames) {
+  Program program({.frames = false});
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step(1 + step * 7 % 5);
+    program.mark("START", "Optimizer.step#SGD.step");
+    program.mark("END", "Optimizer.step#SGD.step");
+    program.alloc({}, 640);
+  }
+  const auto found = after(program);
+  expect_leak(found, 0, 640, 0);
+  EXPECT_EQ(found.steps.source, "optimizer");
+  EXPECT_EQ(found.steps.count, 12);
+}
+
+TEST(Marks, two_optimizers_that_take_turns_make_one_step) {
+  Program program({.frames = false});
+  Training generator(program, 2, 4096);
+  Training critic(program, 4, 1024);
+  for (int step = 0; step < 10; ++step) {
+    for (auto* training : {&critic, &generator}) {
+      training->step(1 + step % 4);
+      program.mark("START", "Optimizer.step#Adam.step");
+      program.mark("END", "Optimizer.step#Adam.step");
+    }
+    program.alloc({}, 640);
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.steps.count, 10);
+  expect_leak(found, 0, 640, 0);
+}
+
+TEST(Marks, the_number_of_steps_that_the_caller_knows_is_taken) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 30; ++step) {
+    training.step();
+    if (step % 3 == 0) program.alloc(Program::line(16), 300);
+  }
+  DiagnoseOptions options;
+  options.steps = 10;
+  const auto found = after(program, options);
+  EXPECT_EQ(found.steps.source, "given");
+  EXPECT_EQ(found.steps.count, 10);
+  expect_leak(found, 16, 300, 0);
+}
+
+TEST(Marks, the_line_of_a_step_that_the_caller_knows_is_taken) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 30; ++step) training.step();
+  DiagnoseOptions options;
+  options.step_file = "train.py";
+  options.step_line = 12;
+  EXPECT_EQ(after(program, options).steps.count, 30);
+  options.step_file = "me/train.py";
+  EXPECT_EQ(after(program, options).steps.count, 30);
+  options.step_file = "rain.py";
+  EXPECT_EQ(after(program, options).verdict, Verdict::undecided);
+  options.step_file = "train.py";
+  options.step_line = 77;
+  const auto found = after(program, options);
+  EXPECT_EQ(found.verdict, Verdict::undecided);
+  EXPECT_THAT(found.limits, Contains(HasSubstr("train.py:77")));
+}
+
+TEST(Marks, of_the_numbers_in_a_mark_the_one_of_steps_counts) {
+  const auto name = [](int form, int step) {
+    const auto of_epoch = std::to_string(step % 8);
+    switch (form) {
+      case 0:
+        return "epoch " + std::to_string(step / 8) + " iter " + of_epoch;
+      case 1:
+        return "rank 0 step " + std::to_string(step);
+      case 2:
+        return "batch_size=32 step=" + std::to_string(step);
+      default:
+        return "step " + std::to_string(step) + "/24";
+    }
+  };
+  for (int form = 0; form < 4; ++form) {
+    for (const bool metadata : {false, true}) {
+      Program program;
+      Training training(program);
+      for (int step = 0; step < 24; ++step) {
+        if (metadata) program.metadata(name(form, step));
+        if (!metadata) program.mark("START", name(form, step));
+        // Halves of a step, which alone would look like steps.
+        for (int half = 0; half < 2; ++half) {
+          if (!metadata) program.mark("START", "micro batch");
+          training.step();
+          if (!metadata) program.mark("END", "micro batch");
+        }
+        program.alloc(Program::line(16), 1000);
+        if (!metadata) program.mark("END", name(form, step));
+      }
+      const auto found = after(program);
+      EXPECT_EQ(found.steps.source, metadata ? "metadata" : "annotations") << name(form, 1);
+      expect_leak(found, 16, 1000, 0);
+      EXPECT_EQ(found.steps.count, 24);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace leaklab

@@ -6,6 +6,9 @@
 namespace leaklab {
 namespace {
 
+constexpr std::string_view remove_the_hook =
+    "add the hook once, or call remove() on the handle that adding it returned";
+
 // From the most telling trait to the least.
 constexpr ClassRule rules[] = {
     {&LeakTraits::private_pool, "L30", "a CUDA graph captured again and again and kept",
@@ -26,9 +29,9 @@ constexpr ClassRule rules[] = {
     {&LeakTraits::replaced, "L05", "a history that torch.cat enlarges in each step",
      "bound the history, write into a tensor of fixed size, or move what is old to the host", 0.8},
     {&LeakTraits::multiplied, "L10", "hooks or callbacks that are added again and again",
-     "add the hook once, or call remove() on the handle that adding it returned", 0.6},
+     remove_the_hook, 0.6},
     {&LeakTraits::superlinear, "L10", "hooks or callbacks that are added again in each step",
-     "add the hook once, or call remove() on the handle that adding it returned", 0.6},
+     remove_the_hook, 0.6},
     {&LeakTraits::recurrent, "L03", "a recurrent state that is carried on with its graph",
      "detach the state between steps: h = h.detach()", 0.7},
     {&LeakTraits::backward, "L06",

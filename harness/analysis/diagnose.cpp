@@ -85,11 +85,11 @@ std::string summary_of(const Diagnosis& diagnosis) {
   auto text = verdict_sentence(diagnosis);
   if (!diagnosis.oom) return text;
   const auto& oom = *diagnosis.oom;
-  const bool several = diagnosis.judged.size() + diagnosis.unjudged.size() > 1;
-  return text + fmt::format(" Out of memory{}{}: a request of {} failed, as {}.",
-                            several ? " on " + devices_text({oom.device}) : "",
-                            oom.step < 0 ? "" : fmt::format(" in step {}", oom.step),
-                            size_text(oom.request), oom.reason);
+  return text +
+         fmt::format(" Out of memory{}{}: a request of {} failed, as {}.",
+                     has_several_devices(diagnosis) ? " on " + devices_text({oom.device}) : "",
+                     oom.step < 0 ? "" : fmt::format(" in step {}", oom.step),
+                     size_text(oom.request), oom.reason);
 }
 
 // What a device's diagnosis says of the program: a leak before undecided before clean, then by how
@@ -135,30 +135,8 @@ std::string devices_text(const std::vector<std::int64_t>& devices) {
                      fmt::join(devices, devices.size() == 2 ? " and " : ", "));
 }
 
-std::string steps_not_as_told(const DiagnoseOptions& told) {
-  if (told.step_file.empty()) {
-    return fmt::format(
-        "the trace shows no loop of {} step{}, as --steps says: leave --steps out, and the steps "
-        "are looked for",
-        told.steps, told.steps == 1 ? "" : "s");
-  }
-  return fmt::format(
-      "no allocation comes again and again from {}:{}, as --step-site says: leave --step-site out, "
-      "and the steps are looked for",
-      shown(told.step_file), told.step_line);
-}
-
-std::string steps_not_as_told(const Snapshot& snapshot, const DiagnoseOptions& told) {
-  DiagnoseOptions open;
-  open.device = told.device;
-  const auto found = diagnose(snapshot, open).steps;
-  return steps_not_as_told(told) +
-         (found.seen == 0
-              ? ", though without success here"
-              : fmt::format(
-                    ": {} found by {}",
-                    found.seen == 1 ? "1 is" : fmt::format("{} are", fmt::group_digits(found.seen)),
-                    found.source));
+bool has_several_devices(const Diagnosis& diagnosis) {
+  return diagnosis.judged.size() + diagnosis.unjudged.size() > 1;
 }
 
 Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
@@ -228,9 +206,6 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
     std::ranges::stable_sort(diagnosis.findings, std::greater{}, [](const Finding& finding) {
       return finding.bytes_per_step.value_or(0);
     });
-  }
-  if (!diagnosis.limits.empty() && diagnosis.limits.front() == steps_not_as_told(options)) {
-    diagnosis.limits.front() = steps_not_as_told(snapshot, options);
   }
   if (diagnosis.verdict == Verdict::undecided) diagnosis.findings = live_findings(snapshot, sites);
   for (const auto& block : snapshot.blocks) {

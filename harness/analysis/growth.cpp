@@ -602,10 +602,10 @@ Rate rate_of(std::span<const Left> added, std::int64_t begin, std::int64_t end) 
     const auto before_end = std::ranges::lower_bound(rest, end, {}, &Left::step);
     const auto period = shortest_period({rest.begin(), before_end}, begin + skipped, end);
     if (period == 0) continue;
-    const bool in_pattern =
-        !rest.empty() && (rest.begin()->step - added.front().step) % period == 0;
+    const auto first = rest.front().step;
+    const bool in_pattern = (first - added.front().step) % period == 0;
     return {bytes_before(rest, begin + skipped + period) / static_cast<double>(period), period,
-            in_pattern || rest.empty() ? begin : rest.begin()->step};
+            in_pattern ? begin : first};
   }
   return {bytes_before(added, end) / static_cast<double>(end - begin), 0, begin};
 }

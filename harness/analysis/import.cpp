@@ -503,6 +503,7 @@ FileLevels file_levels(const Snapshot& snapshot, std::size_t device,
   FileLevels file;
   file.entries.assign(steps.begin.begin(), steps.begin.end());
   file.has_steps = !file.entries.empty();
+  file.why_none = steps.why_none;
   if (!file.has_steps) file.entries = {0};
   if (!file.has_steps || file.entries.back() < trace.size()) file.entries.push_back(trace.size());
   const auto requested = levels(trace, life);

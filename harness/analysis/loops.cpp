@@ -506,7 +506,7 @@ bool Search::is_outer(const Sequence& sequence, const Candidate& outer, const Ca
   if (above && fewest == 1 && median == 1 && stands_before(sequence, outer, inner)) return true;
   // What has a backward pass of its own is a step, but for the search of an attack in it. What
   // updates parameters is a step in any case, and what goes round it an epoch.
-  if (others_matter && inner.trains) {
+  if (inner.trains) {
     return (above || stands_before(sequence, outer, inner)) && median >= 2 && median <= 20 &&
            has_backward_besides(sequence, outer, inner) &&
            !updates_in_rounds(sequence, outer, inner);
@@ -554,8 +554,9 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
   const bool others_matter = depth == 0 && others * 25 > tokens_.size() - set_up_;
   for (std::size_t tried = 0; tried < all.size() && tried < most_tried; ++tried) {
     auto& candidate = all[tried];
-    candidate.trains = others_matter && with_others(sequence, candidate.at) > 0.9;
     if (!good.empty() && candidate.explained * 10 < good.front().explained) break;
+    const auto with = others_matter ? with_others(sequence, candidate.at) : 0;
+    candidate.trains = with > 0.9;
     if (!good.empty() && !good.front().one_line &&
         !explains_enough(sequence, candidate, good.front())) {
       continue;
@@ -577,8 +578,9 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
         continue;
       }
       // Parts of one or two steps.
-      const auto with = others_before_[first] == others ? 1 : with_others(sequence, candidate.at);
-      if (with < 0.5 && with * static_cast<double>(candidate.at.size() - 1) < 2.5) continue;
+      if (others_before_[first] < others && with < 0.5 &&
+          with * static_cast<double>(candidate.at.size() - 1) < 2.5)
+        continue;
     }
     good.push_back(std::move(candidate));
   }
@@ -590,9 +592,11 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     if (depth == 0 && good.front().explained * 2 < events) return std::nullopt;
   } else {
     std::erase_if(good, &Candidate::one_line);
-    const auto most = good.front();
-    std::erase_if(good,
-                  [&](const Candidate& each) { return !explains_enough(sequence, each, most); });
+    const auto& most = good.front();
+    good.erase(std::remove_if(
+                   good.begin() + 1, good.end(),
+                   [&](const Candidate& each) { return !explains_enough(sequence, each, most); }),
+               good.end());
   }
   const auto first = good.front().at.front();
   const auto last = good.front().at.back();

@@ -222,6 +222,24 @@ Steps at(std::vector<EventIndex> begin, EventIndex end, std::string source, doub
   return steps;
 }
 
+// Why there are no steps where the caller told of them, and what is found without that.
+std::string not_as_told(const DiagnoseOptions& told, const Steps& found) {
+  const auto text =
+      told.step_file.empty()
+          ? fmt::format(
+                "the trace shows no loop of {} step{}, as --steps says: leave --steps out, and the "
+                "steps are looked for",
+                told.steps, told.steps == 1 ? "" : "s")
+          : fmt::format(
+                "no allocation comes again and again from {}:{}, as --step-site says: leave "
+                "--step-site out, and the steps are looked for",
+                shown(told.step_file), told.step_line);
+  const auto count = found.count();
+  if (count == 0) return text + ", though without success here";
+  return text + fmt::format(": {} {} found by {}", fmt::group_digits(count),
+                            count == 1 ? "is" : "are", found.source);
+}
+
 // The spans of each shape of name whose marks say that they are about steps: those that count, or
 // come again under one name. The most frequent first.
 std::vector<MarkedSeries> Finder::marked_series() const {
@@ -724,7 +742,8 @@ Steps Finder::asked_for() const {
     return *steps;
   }
   Steps none;
-  none.why_none = steps_not_as_told(options_);
+  const DiagnoseOptions open;
+  none.why_none = not_as_told(options_, find_steps(snapshot_, device_, sites_, lifetimes_, open));
   return none;
 }
 

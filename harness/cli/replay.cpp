@@ -78,10 +78,8 @@ Exit run(const Options& options) {
   Replay replay;
   replay.filed = file_levels(snapshot, device, asked);
   if (!replay.filed.has_steps && (asked.steps > 0 || !asked.step_file.empty())) {
-    auto told = asked;
-    told.device = static_cast<std::int64_t>(device);
     throw Error(Exit::undecided,
-                fmt::format("{}: {}", input_name(options.file), steps_not_as_told(snapshot, told)));
+                fmt::format("{}: {}", input_name(options.file), replay.filed.why_none));
   }
   const auto history = history_of(snapshot, device, asked);
   const auto environment = resolve_environment(options.env);

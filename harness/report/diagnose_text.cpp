@@ -27,10 +27,6 @@ std::string listed(const CodeSite& site) {
                             : "");
 }
 
-bool has_several_devices(const Diagnosis& diagnosis) {
-  return diagnosis.judged.size() + diagnosis.unjudged.size() > 1;
-}
-
 // " on device 1"; nothing where the file has one device only.
 std::string on_its_device(const Diagnosis& diagnosis) {
   return has_several_devices(diagnosis) ? " on " + devices_text({diagnosis.device}) : "";

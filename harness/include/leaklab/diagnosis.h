@@ -115,10 +115,7 @@ struct Diagnosis {
 // "device 1", "devices 0 and 1".
 std::string devices_text(const std::vector<std::int64_t>& devices);
 
-// Why there are no steps where the caller told of them, and what to do.
-std::string steps_not_as_told(const DiagnoseOptions& told);
-// The same, and how many are found in the file where the caller does not tell.
-std::string steps_not_as_told(const Snapshot& snapshot, const DiagnoseOptions& told);
+bool has_several_devices(const Diagnosis& diagnosis);
 
 // Pure: the same snapshot gives the same diagnosis. Linear in the size of the snapshot.
 Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options = {});

@@ -33,6 +33,7 @@ History history_of(const Snapshot& snapshot, std::size_t device, const DiagnoseO
 struct FileLevels {
   std::vector<std::size_t> entries;  // of the trace before each boundary
   bool has_steps = false;
+  std::string why_none;  // where it has none
   std::vector<Level> levels;
   std::vector<std::int64_t> reserved;  // bytes in segments
 };

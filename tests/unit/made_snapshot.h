@@ -122,6 +122,13 @@ class Program {
     mark.time_us = ++time_;
     made_.annotations.push_back(mark);
   }
+  // What `act` does, between the marks of that name.
+  template <typename Act>
+  void marked(const std::string& name, Act act) {
+    mark("START", name);
+    act();
+    mark("END", name);
+  }
   // Metadata of all events from here on.
   void metadata(std::string_view text) { metadata_ = made_.strings.intern(text); }
 

@@ -17,14 +17,16 @@ using made::Program;
 using made::Training;
 using testing::HasSubstr;
 
+std::string step_name(int step) { return "## step " + std::to_string(step) + " ##"; }
+
 TEST(Marks, marks_of_one_device_tell_the_steps_of_another) {
   Program program({.frames = false});
   Training training(program);
   for (int step = 0; step < 12; ++step) {
-    program.mark("START", "## step " + std::to_string(step) + " ##");
-    training.step();
-    program.alloc({}, 640);
-    program.mark("END", "## step " + std::to_string(step) + " ##");
+    program.marked(step_name(step), [&] {
+      training.step();
+      program.alloc({}, 640);
+    });
   }
   auto snapshot = program.dump();
   snapshot.traces.insert(snapshot.traces.begin(), Trace());
@@ -38,12 +40,10 @@ TEST(Marks, marks_of_steps_among_the_annotations_are_taken) {
   Program program;
   Training training(program);
   for (int step = 0; step < 12; ++step) {
-    program.mark("START", "## step " + std::to_string(step) + " ##");
-    program.mark("START", "forward");
-    training.step();
-    program.mark("END", "forward");
-    program.alloc(Program::line(16), 640);
-    program.mark("END", "## step " + std::to_string(step) + " ##");
+    program.marked(step_name(step), [&] {
+      program.marked("forward", [&] { training.step(); });
+      program.alloc(Program::line(16), 640);
+    });
   }
   const auto found = after(program);
   expect_leak(found, 16, 640, 0);
@@ -55,9 +55,7 @@ TEST(Marks, what_follows_the_mark_of_a_step_belongs_to_it_in_the_last_step_too) 
   Program program;
   Training training(program);
   for (int step = 0; step < 12; ++step) {
-    program.mark("START", "## step " + std::to_string(step) + " ##");
-    training.step();
-    program.mark("END", "## step " + std::to_string(step) + " ##");
+    program.marked(step_name(step), [&] { training.step(); });
     program.alloc(Program::line(17), 4096);
     if (step % 4 == 1) program.free(program.alloc(Program::line(18), 64), Program::line(18));
   }
@@ -74,15 +72,13 @@ TEST(Marks, marks_of_training_and_evaluation_are_steps_of_two_kinds) {
   Training training(program);
   for (int epoch = 0; epoch < 3; ++epoch) {
     for (int step = 0; step < 10; ++step) {
-      program.mark("START", "train step " + std::to_string(step));
-      training.step();
-      program.alloc(Program::line(16), 4096);
-      program.mark("END", "train step " + std::to_string(step));
+      program.marked("train step " + std::to_string(step), [&] {
+        training.step();
+        program.alloc(Program::line(16), 4096);
+      });
     }
     for (int step = 0; step < 6; ++step) {
-      program.mark("START", "eval batch " + std::to_string(step));
-      training.evaluation_step();
-      program.mark("END", "eval batch " + std::to_string(step));
+      program.marked("eval batch " + std::to_string(step), [&] { training.evaluation_step(); });
     }
   }
   const auto found = after(program);
@@ -96,13 +92,12 @@ TEST(Marks, marks_of_the_parts_of_a_step_make_no_steps_of_their_own) {
   Training training(program);
   for (int step = 0; step < 20; ++step) {
     const auto number = " " + std::to_string(step);
-    program.mark("START", "batch" + number);
-    program.alloc(Program::line(16), 1024);
-    training.step();
-    program.mark("END", "batch" + number);
-    program.mark("START", "optimizer_step" + number);
-    program.free(program.alloc(Program::line(18), 64), Program::line(18));
-    program.mark("END", "optimizer_step" + number);
+    program.marked("batch" + number, [&] {
+      program.alloc(Program::line(16), 1024);
+      training.step();
+    });
+    program.marked("optimizer_step" + number,
+                   [&] { program.free(program.alloc(Program::line(18), 64), Program::line(18)); });
   }
   const auto found = after(program);
   expect_leak(found, 16, 1024, 0);
@@ -113,15 +108,14 @@ TEST(Marks, marks_of_epochs_around_marks_of_steps_are_none) {
   Program program;
   Training training(program);
   for (int epoch = 0; epoch < 6; ++epoch) {
-    program.mark("START", "epoch " + std::to_string(epoch) + ": batches");
-    for (int step = 0; step < 5; ++step) {
-      const auto name = "## step " + std::to_string(epoch * 5 + step) + " ##";
-      program.mark("START", name);
-      training.step();
-      program.alloc(Program::line(16), 640);
-      program.mark("END", name);
-    }
-    program.mark("END", "epoch " + std::to_string(epoch) + ": batches");
+    program.marked("epoch " + std::to_string(epoch) + ": batches", [&] {
+      for (int step = 0; step < 5; ++step) {
+        program.marked(step_name(epoch * 5 + step), [&] {
+          training.step();
+          program.alloc(Program::line(16), 640);
+        });
+      }
+    });
   }
   const auto found = after(program);
   expect_leak(found, 16, 640, 0);
@@ -132,14 +126,12 @@ TEST(Marks, of_marks_within_marks_the_outer_ones_are_steps) {
   Program program;
   Training training(program);
   for (int request = 0; request < 8; ++request) {
-    program.mark("START", "request " + std::to_string(request));
-    for (int part = 0; part < 4; ++part) {
-      program.mark("START", "micro-batch " + std::to_string(part));
-      training.step();
-      program.mark("END", "micro-batch " + std::to_string(part));
-    }
-    program.alloc(Program::line(16), 640);
-    program.mark("END", "request " + std::to_string(request));
+    program.marked("request " + std::to_string(request), [&] {
+      for (int part = 0; part < 4; ++part) {
+        program.marked("micro-batch " + std::to_string(part), [&] { training.step(); });
+      }
+      program.alloc(Program::line(16), 640);
+    });
   }
   const auto found = after(program);
   expect_leak(found, 16, 640, 0);

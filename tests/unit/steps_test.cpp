@@ -192,10 +192,9 @@ TEST(Steps, three_forward_passes_for_one_backward_pass_are_parts_of_a_step) {
 TEST(Steps, marked_steps_that_free_nothing_at_all_leak) {
   Program program;
   for (int step = 0; step < 30; ++step) {
-    const auto name = "## step " + std::to_string(step) + " ##";
-    program.mark("START", name);
-    for (int tensor = 0; tensor < 2; ++tensor) program.alloc(Program::line(10), 4096);
-    program.mark("END", name);
+    program.marked("## step " + std::to_string(step) + " ##", [&] {
+      for (int tensor = 0; tensor < 2; ++tensor) program.alloc(Program::line(10), 4096);
+    });
   }
   expect_steps(program, 30, 10);
 }

@@ -126,6 +126,7 @@ class DeviceDiagnosis {
   std::int64_t trusted_ = 0;
   std::int64_t suspects_ = 0;
   std::int64_t in_one_phase_ = 0;
+  std::int64_t ended_ = 0;
   std::int64_t in_call_replaced_ = 0;
   std::int64_t loads_ = 0;   // allocations of whole steps that load a model
   std::int64_t births_ = 0;  // all of whole steps
@@ -349,6 +350,10 @@ void DeviceDiagnosis::judge_places() {
           break;
         }
         ++in_one_phase_;
+        suspect_site_ = site(sites_.stack(group.stack).site);
+        break;
+      case Judgement::ended:
+        ++ended_;
         suspect_site_ = site(sites_.stack(group.stack).site);
         break;
       case Judgement::none:
@@ -630,6 +635,11 @@ void DeviceDiagnosis::decide() {
     drop(
         fmt::format("a tensor of {} is replaced by a larger one in each iteration, as in the cache "
                     "of one long request; record until the next request has begun",
+                    named(suspect_site_)));
+  } else if (ended_ > 0) {
+    drop(
+        fmt::format("{} kept what it allocated as long as the steps came, and it was freed behind "
+                    "them: dump before the loop ends, to see whether it is freed within it",
                     named(suspect_site_)));
   } else if (suspects_ > 0) {
     drop(

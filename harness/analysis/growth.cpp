@@ -70,6 +70,10 @@ void join(Group& into, Group&& group) {
   into.size = -1;
   into.left.insert(into.left.end(), group.left.begin(), group.left.end());
   into.held.insert(into.held.end(), group.held.begin(), group.held.end());
+  into.dropped.insert(into.dropped.end(), group.dropped.begin(), group.dropped.end());
+  if (into.first_drop < 0 || (group.first_drop >= 0 && group.first_drop < into.first_drop)) {
+    into.first_drop = group.first_drop;
+  }
   into.births += group.births;
   into.freed += group.freed;
   into.longest_life = std::max(into.longest_life, group.longest_life);
@@ -83,6 +87,7 @@ void join(Group& into, Group&& group) {
 void sum(Group& group) {
   group.left = summed(std::move(group.left));
   group.held = summed(std::move(group.held));
+  group.dropped = summed(std::move(group.dropped));
 }
 
 // Which group each allocation belongs to.
@@ -422,12 +427,37 @@ std::int64_t in_a_row(const std::vector<Left>& left, std::int64_t end) {
   return row;
 }
 
-// Whether all of it lies in a phase at the end whose kind of step came in no earlier phase.
+// Whether all of it lies in a phase at the end whose kind of step came in no earlier phase, as far
+// as the trace tells: one that is longer than all before it is what the program is about.
 bool only_in_last_phase(const std::vector<Left>& left, const Steps& steps) {
   const auto first = steps.last_phase();
   if (first == 0 || left.front().step < first || left.front().step > first + 1) return false;
   const auto& of_kind = steps.steps_of_kind[steps.kind.back()];
-  return of_kind.front() == first && steps.count() - first <= first;
+  return of_kind.front() == first && steps.count() - first <= first + steps.before;
+}
+
+// Whether the place kept what most of its steps allocate as long as these steps came, and freed
+// none of it before they were over: a list that the program drops when its loop ends. An evaluation
+// beside a training does so rightly.
+bool is_ended(const Group& group, const Steps& steps) {
+  constexpr std::size_t least = 4;
+  if (group.dropped.size() < least) return false;
+  auto kept = group.left;
+  kept.insert(kept.end(), group.dropped.begin(), group.dropped.end());
+  kept = summed(std::move(kept));
+  const auto own = own_kinds(kept, steps);
+  std::int64_t of_own = 0;
+  std::int64_t last_own = 0;
+  bool own_trains = false;
+  bool other_trains = false;
+  for (std::size_t kind = 0; kind < steps.steps_of_kind.size(); ++kind) {
+    (own[kind] ? own_trains : other_trains) |= steps.trains[kind];
+    if (!own[kind]) continue;
+    of_own += std::ssize(steps.steps_of_kind[kind]);
+    last_own = std::max(last_own, steps.steps_of_kind[kind].back());
+  }
+  return (own_trains || !other_trains) && group.first_drop >= last_own &&
+         std::ssize(kept) * 3 >= of_own * 2;
 }
 
 }  // namespace
@@ -457,6 +487,10 @@ std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const 
     ++group.freed;
     group.longest_life = std::max(group.longest_life, freed - born);
     if (freed > born) add(group.held, {born, event.size, 1});
+    if (freed > born + 1) {
+      add(group.dropped, {born, event.size, 1});
+      group.first_drop = group.first_drop < 0 ? freed : std::min(group.first_drop, freed);
+    }
   }
   struct FreedBefore {
     std::int64_t count = 0;
@@ -508,6 +542,11 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     judged.growth = std::move(more);
     return judged;
   }
+  if (is_ended(group, steps)) {
+    judged.judgement = Judgement::ended;
+    judged.growth = group.dropped;
+    return judged;
+  }
   auto left = group.left;
   if (left.empty()) {
     if (group.longest_life >= 2) judged.judgement = Judgement::bounded;
@@ -543,13 +582,16 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   }
   const bool usually_frees = group.freed >= 3 * static_cast<std::int64_t>(left.size());
   if (times < 3) {
-    // Twice the same, neither of them warm-up nor the state of the last steps; or in a trace so
-    // short that no more of it can be older than what the place holds for a while: too few to tell.
-    const bool twice = times == 2 && goes_on && left.front().step > 0 &&
-                       left[0].bytes == left[1].bytes &&
-                       (left[1].step - left[0].step >= 3 || count < 6);
+    // Twice the same, not both of them warm-up; or beside live blocks of the same from before the
+    // trace; or in a trace so short that no more of it can be older than what the place holds for a
+    // while: too few to tell. What a backward pass allocates twice are gradients of what is trained
+    // later.
+    const bool apart_from_warm_up = left.front().step > 0 || apart >= 3;
+    const bool twice = times == 2 && goes_on && apart_from_warm_up && stack.path != 0 &&
+                       left[0].bytes == left[1].bytes;
+    const bool again = times > 0 && goes_on && group.unborn_count > 0 && stack.path != 0;
     const bool each_step = left.size() >= 3 && goes_on && (times == 2 ? count < 6 : count == 3);
-    judged.judgement = twice || each_step ? Judgement::suspect : Judgement::none;
+    judged.judgement = twice || again || each_step ? Judgement::suspect : Judgement::none;
     return judged;
   }
   if (!goes_on) {

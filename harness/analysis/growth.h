@@ -25,6 +25,9 @@ struct Group {
   std::vector<Left> left;  // by step, whole steps only
   // Born in each step, held beyond it and freed or replaced since; bytes by step.
   std::vector<Left> held;
+  // Of these what was freed two steps after its birth or later, and the first step that did so.
+  std::vector<Left> dropped;
+  std::int64_t first_drop = -1;  // -1: none
   std::int64_t births = 0;         // in whole steps
   std::int64_t freed = 0;          // of them
   std::int64_t longest_life = -1;  // steps that the longest-lived of the freed ones lived; -1: none
@@ -51,6 +54,7 @@ enum class Judgement {
   suspect,     // too few times to tell
   replaced,    // one tensor that is replaced by a larger one in each step
   multiplied,  // tensors that each step replaces, and now and then by one more
+  ended,       // grew as long as its steps came, and was freed for the first time behind them
   one_phase,   // in a phase that came once
 };
 

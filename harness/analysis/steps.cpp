@@ -680,13 +680,23 @@ void Finder::count_before(Steps& steps) const {
                                                      : std::numeric_limits<std::int64_t>::max();
   std::int64_t before = 0;
   std::int64_t within = 0;
+  std::int64_t last = 0;
   for (const auto start : spans.start) {
     before += start < from ? 1 : 0;
-    within += start >= from && start < to ? 1 : 0;
+    if (start < from || start >= to) continue;
+    ++within;
+    last = std::min(steps.of(at_time(start)), steps.count() - 1);
   }
   if (within == 0) return;
+  // Steps of a kind that came with the last one of the optimizer or behind it, as an evaluation
+  // after the training does, are none of those before.
+  std::vector<bool> comes_again(256);
+  for (std::int64_t step = 0; step < std::max<std::int64_t>(1, last); ++step) {
+    comes_again[steps.kind[static_cast<std::size_t>(step)]] = true;
+  }
   // One to a step, or several, or several steps to one: nearly whole ratios are whole.
-  const auto count = steps.count();
+  const auto count = std::ranges::count_if(
+      steps.kind, [&](std::uint8_t kind) { return comes_again[kind]; });
   const auto often = std::max<std::int64_t>(1, (count + within / 2) / within);
   const auto many = std::max<std::int64_t>(1, (within + count / 2) / count);
   if (std::abs(count - often * within) <= often) {

@@ -722,6 +722,91 @@ TEST(Diagnosis, what_grows_in_a_last_phase_that_came_once_is_undecided) {
   EXPECT_THAT(found.limits, Contains(HasSubstr("phase")));
 }
 
+// 60 steps of a training with marks of its optimizer, then 30 of an evaluation that keeps its
+// predictions, of which the trace holds the newest part only.
+Diagnosis evaluated_once(double part_of_the_trace) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 60; ++step) {
+    training.step();
+    program.marked("Optimizer.step#SGD.step",
+                   [&] { program.free(program.alloc(Program::line(14), 512)); });
+  }
+  for (int step = 0; step < 30; ++step) {
+    training.evaluation_step();
+    program.alloc(Program::line(23), 768);
+  }
+  const auto events = static_cast<double>(program.dump().traces[0].size());
+  program.keep_newest(static_cast<std::size_t>(events * part_of_the_trace));
+  return after(program);
+}
+
+TEST(Diagnosis, an_evaluation_behind_a_training_ran_not_before_what_the_trace_lost) {
+  for (const double part : {0.7, 0.5}) {
+    const auto found = evaluated_once(part);
+    EXPECT_EQ(found.steps.count, 90) << part;
+    EXPECT_EQ(found.verdict, Verdict::undecided) << part << ' ' << found.summary;
+  }
+}
+
+TEST(Diagnosis, what_all_steps_kept_until_they_were_over_is_undecided) {
+  for (const int kept_at_the_dump : {0, 3, 15}) {
+    Program program;
+    Training training(program);
+    std::vector<std::uint64_t> kept;
+    for (int step = 0; step < 30; ++step) {
+      training.step();
+      kept.push_back(program.alloc(Program::line(16), 512));
+    }
+    training.end();
+    for (auto each = kept_at_the_dump; each < 30; ++each) {
+      program.free(kept[static_cast<std::size_t>(each)], Program::line(18));
+    }
+    const auto found = after(program);
+    EXPECT_EQ(found.verdict, Verdict::undecided) << found.summary;
+    EXPECT_THAT(found.limits, Contains(HasSubstr("dump before the loop ends")));
+  }
+}
+
+TEST(Diagnosis, what_an_only_evaluation_kept_and_dropped_behind_it_is_clean) {
+  Program program;
+  Training training(program);
+  std::vector<std::uint64_t> kept;
+  for (int step = 0; step < 20; ++step) training.step();
+  for (int step = 0; step < 10; ++step) {
+    training.evaluation_step();
+    kept.push_back(program.alloc(Program::line(23), 768));
+  }
+  for (const auto each : kept) program.free(each, Program::line(24));
+  EXPECT_EQ(after(program).verdict, Verdict::clean);
+}
+
+// A training that keeps something in these steps.
+Diagnosis kept_in(const std::vector<int>& those, int steps, std::size_t newest = 100'000) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < steps; ++step) {
+    training.step();
+    if (std::ranges::find(those, step) != those.end()) program.alloc(Program::line(16), 4096);
+  }
+  program.keep_newest(newest);
+  return after(program);
+}
+
+TEST(Diagnosis, what_two_steps_kept_is_undecided_unless_it_has_stopped) {
+  EXPECT_EQ(kept_in({0, 10}, 15).verdict, Verdict::undecided);
+  EXPECT_EQ(kept_in({3, 13}, 15).verdict, Verdict::undecided);
+  EXPECT_EQ(kept_in({28, 29}, 30).verdict, Verdict::undecided);
+  EXPECT_EQ(kept_in({0, 1}, 15).verdict, Verdict::clean);
+  EXPECT_EQ(kept_in({0, 10}, 30).verdict, Verdict::clean);
+}
+
+TEST(Diagnosis, what_one_step_kept_beside_the_same_from_before_the_trace_is_undecided) {
+  // 20 steps have 279 events and more: what step 20 kept is the last of three.
+  EXPECT_EQ(kept_in({0, 10, 20}, 21, 100).verdict, Verdict::undecided);
+  EXPECT_EQ(kept_in({20}, 21, 100).verdict, Verdict::clean);
+}
+
 // ---------------------------------------------------------------- limits of recordings
 
 TEST(Diagnosis, without_frames_a_leak_has_a_rate_and_no_line) {

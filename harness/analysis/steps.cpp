@@ -442,23 +442,33 @@ std::optional<Steps> Finder::by_snapshots() const {
 }
 
 // How many events of an iteration follow a place in it. What follows the last such place up to the
-// end of the trace does so in every iteration, where the dump stands behind the loop.
+// end of the trace does so in most iterations, where the dump stands behind the loop; where an
+// evaluation lies between, as much of it as most iterations begin with.
 EventIndex Finder::aligned(const std::vector<EventIndex>& ends) const {
+  constexpr std::size_t most_compared = 16;  // the last ones: what leaks late is in these
   const auto tail = static_cast<EventIndex>(trace_.size()) - ends.back();
-  std::int64_t like = 0;
-  std::int64_t compared = 0;
-  for (std::size_t each = 0; each + 1 < ends.size(); ++each) {
-    if (ends[each + 1] - ends[each] < tail) continue;
-    ++compared;
-    bool same = true;
-    for (EventIndex at = 0; at < tail && same; ++at) {
-      const auto left = trace_[ends[each] + at];
-      const auto right = trace_[ends.back() + at];
-      same = left.kind == right.kind && left.stack == right.stack;
+  // By iteration, how far it goes as the trace does from the last place on.
+  const auto usual = [&](bool of_sizes) {
+    std::vector<EventIndex> common;
+    for (auto each = ends.size() - std::min(ends.size(), most_compared + 1);
+         each + 1 < ends.size(); ++each) {
+      const auto longest = std::min(tail, ends[each + 1] - ends[each]);
+      EventIndex at = 0;
+      for (; at < longest; ++at) {
+        const auto left = trace_[ends[each] + at];
+        const auto right = trace_[ends.back() + at];
+        if (left.kind != right.kind || left.stack != right.stack) break;
+        if (of_sizes && left.size != right.size) break;
+      }
+      common.push_back(at);
     }
-    like += same ? 1 : 0;
-  }
-  return compared > 0 && like * 2 > compared ? tail : 0;
+    if (common.empty()) return EventIndex{0};
+    const auto middle = common.begin() + static_cast<std::ptrdiff_t>((common.size() - 1) / 2);
+    std::ranges::nth_element(common, middle);
+    return *middle;
+  };
+  // Sizes vary from step to step; what is another line's tells itself by them alone.
+  return usual(false) == tail ? tail : usual(true);
 }
 
 // Whether two optimizers step by turns: what lies between their steps is unlike what comes next and

@@ -325,5 +325,24 @@ TEST(Marks, of_the_numbers_in_a_mark_the_one_of_steps_counts) {
   }
 }
 
+// Without frames, from step 12 on; an evaluation comes behind each eighth step.
+TEST(Marks, an_evaluation_behind_the_last_step_of_an_optimizer_moves_no_beginnings) {
+  for (const int steps : {24, 28}) {
+    Program program({.frames = false});
+    Training training(program);
+    for (int step = 0; step < steps; ++step) {
+      training.step();
+      program.marked("Optimizer.step#Adam.step",
+                     [&] { program.free(program.alloc({}, 512 * 1024)); });
+      if (step >= 12) program.alloc({}, 640);
+      for (int batch = 0; batch < 5 && step % 8 == 7; ++batch) training.evaluation_step();
+    }
+    const auto found = after(program);
+    EXPECT_EQ(found.steps.source, "optimizer") << steps;
+    EXPECT_EQ(found.steps.count, steps);
+    expect_leak(found, 0, 640, 12);
+  }
+}
+
 }  // namespace
 }  // namespace leaklab

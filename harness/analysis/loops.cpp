@@ -641,11 +641,15 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
   for (const Candidate* outer = best; outer != nullptr;) {
     best = outer;
     outer = nullptr;
-    for (const auto& [path, each] : rarest) {
-      if (each->at.size() >= best->at.size()) continue;
-      const bool above = sites_.depth(path_of(*each)) < sites_.depth(path_of(*best));
-      if (!is_outer(sequence, *each, *best, above, others_matter)) continue;
-      if (outer == nullptr || each->at.size() > outer->at.size()) outer = each;
+    for (const auto& each : good) {
+      if (each.at.size() >= best->at.size()) continue;
+      // Of as many visits those count that begin first: they stand before what they go round.
+      if (outer != nullptr && std::pair(each.at.size(), outer->at.front()) <=
+                                  std::pair(outer->at.size(), each.at.front())) {
+        continue;
+      }
+      const bool above = sites_.depth(path_of(each)) < sites_.depth(path_of(*best));
+      if (is_outer(sequence, each, *best, above, others_matter)) outer = &each;
     }
   }
   return *best;
@@ -731,10 +735,16 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
   std::vector<FoundLoop> earlier;
   search(before, {}, depth + 1, earlier);
   // A loop that takes no longer than one iteration is a part of the first one, which made something
-  // for the others and so looked otherwise.
+  // for the others and so looked otherwise, or has its anchor behind its loop.
   const auto usual_length = (sequence[at.back()] - sequence[at.front()]) / (at.size() - 1);
+  std::uint32_t longest = 0;
+  for (std::size_t visit = 1; visit < at.size(); ++visit) {
+    longest = std::max(longest, sequence[at[visit]] - sequence[at[visit - 1]]);
+  }
   for (auto& each : earlier) {
-    if (each.anchors.back() - each.anchors.front() < usual_length) continue;
+    const auto length = each.anchors.back() - each.anchors.front();
+    const bool is_part = usual[symbols_[tokens_[each.anchors.front()].symbol].place];
+    if (length < usual_length || (is_part && length < longest)) continue;
     // What frees nothing, or runs no model where steps do, is set-up.
     std::vector<std::uint32_t> places;
     for (const auto token : each.anchors) {
@@ -790,11 +800,12 @@ std::uint32_t Search::first_cut(const std::vector<std::uint32_t>& anchors,
   for (const auto at : cuts) ++begins[path(at)];
   const auto usual =
       std::ranges::max_element(begins, {}, [](const auto& entry) { return entry.second; })->first;
-  // No farther back than the others begin before their anchors.
+  // Hardly farther back than the others begin before their anchors.
   std::uint32_t span = 0;
   for (std::size_t each = 0; each < cuts.size(); ++each) {
     span = std::max(span, anchors[each + 1] - cuts[each]);
   }
+  span += span / 4;
   auto first = anchors.front();
   for (std::uint32_t back = 1; back <= std::min(span, anchors.front()); ++back) {
     const auto at = anchors.front() - back;

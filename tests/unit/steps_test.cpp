@@ -413,6 +413,44 @@ TEST(Steps, requests_of_very_different_length_are_steps) {
   expect_steps(program, 14, 13);
 }
 
+// Requests with a cache that each token replaces by a larger one, after which something is kept;
+// the first one is the longest. Prompts of three sizes come in turn.
+Diagnosis after_requests(int requests, bool prompts) {
+  Program program;
+  for (int layer = 0; layer < 4; ++layer) program.alloc(Program::to_device(3), 65536);
+  for (int request = 0; request < requests; ++request) {
+    std::vector<std::uint64_t> held;
+    if (prompts) held.push_back(program.alloc(Program::line(10), 512 * (1 + request % 3)));
+    const int tokens = request == 0 ? 34 : 20 + request * 7 % 11;
+    std::uint64_t cache = 0;
+    for (int token = 0; token < tokens; ++token) {
+      const auto from = Program::called("generate", 30, 11);
+      const auto longer = program.alloc(Program::module(from), 256 * (token + 8));
+      if (cache != 0) program.free(cache, from);
+      cache = longer;
+      program.free(program.alloc(Program::called("generate", 31, 11), 128'000), from);
+    }
+    program.alloc(Program::line(12), 2048);
+    held.push_back(cache);
+    for (const auto each : held) program.free(each, Program::line(12));
+  }
+  return after(program);
+}
+
+TEST(Steps, requests_whose_caches_grow_with_their_tokens_are_steps) {
+  for (const int requests : {8, 12, 20}) {
+    const auto found = after_requests(requests, true);
+    EXPECT_EQ(found.steps.count, requests);
+    expect_leak(found, 12, 2048, 0);
+  }
+}
+
+TEST(Steps, what_comes_before_a_line_behind_the_tokens_is_the_first_request) {
+  const auto found = after_requests(20, false);
+  EXPECT_EQ(found.steps.count, 20);
+  expect_leak(found, 12, 2048, 0);
+}
+
 TEST(Steps, a_request_that_fails_behind_the_last_whole_step_takes_nothing_away_from_it) {
   for (const bool within : {false, true}) {
     Program program;

@@ -744,7 +744,7 @@ void Search::search(const Sequence& sequence, const Parts& parts, std::int64_t d
   for (auto& each : earlier) {
     const auto length = each.anchors.back() - each.anchors.front();
     const bool is_part = usual[symbols_[tokens_[each.anchors.front()].symbol].place];
-    if (length < usual_length || (is_part && length < longest)) continue;
+    if (length < usual_length || (is_part && length < 2 * longest)) continue;
     // What frees nothing, or runs no model where steps do, is set-up.
     std::vector<std::uint32_t> places;
     for (const auto token : each.anchors) {
@@ -800,12 +800,12 @@ std::uint32_t Search::first_cut(const std::vector<std::uint32_t>& anchors,
   for (const auto at : cuts) ++begins[path(at)];
   const auto usual =
       std::ranges::max_element(begins, {}, [](const auto& entry) { return entry.second; })->first;
-  // Hardly farther back than the others begin before their anchors.
+  // Not much farther back than the others begin before their anchors.
   std::uint32_t span = 0;
   for (std::size_t each = 0; each < cuts.size(); ++each) {
     span = std::max(span, anchors[each + 1] - cuts[each]);
   }
-  span += span / 4;
+  span *= 2;
   auto first = anchors.front();
   for (std::uint32_t back = 1; back <= std::min(span, anchors.front()); ++back) {
     const auto at = anchors.front() - back;

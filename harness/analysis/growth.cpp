@@ -127,15 +127,18 @@ class Grouping {
     add(group.left, {step, event.size, 1});
     add(group.held, {step, event.size, 1});
   }
-  // Of that size, so many were born before the trace and freed in whole steps, the last of them in
-  // that one: where these are about as many as are left, they tell how long such things live.
-  void add_freed_before(std::int64_t size, std::int64_t count, std::int64_t last_step) {
+  // Of that size, so many were born before the trace and freed in whole steps, the first and the
+  // last of them in these: where they are about as many as are left since, they tell how long such
+  // things live.
+  void add_freed_before(std::int64_t size, std::int64_t count, std::int64_t first_step,
+                        std::int64_t last_step) {
     const auto& of_size = by_size_[size];
     std::int64_t left = 0;
     for (const auto row : of_size) {
-      for (const auto& each : groups_[row].left) left += each.count;
+      if (groups_[row].left.size() < 3) continue;  // what a variable holds
+      for (const auto& each : groups_[row].left) left += each.step >= first_step ? each.count : 0;
     }
-    if (count * 10 < left * 8) return;
+    if (left == 0 || count * 10 < left * 8) return;
     for (const auto row : of_size) {
       groups_[row].freed += count;
       groups_[row].longest_life = std::max(groups_[row].longest_life, last_step + 1);
@@ -150,6 +153,7 @@ class Grouping {
  private:
   void form();
   void join_rare();
+  void share_lives();
 
   std::unordered_map<Key, SizeUse, KeyHash> uses_;
   std::vector<Group> groups_;
@@ -229,8 +233,25 @@ void Grouping::join_rare() {
   }
 }
 
+// What a line holds of one size for long it holds of its others as long: a buffer of batches that
+// are seldom large.
+void Grouping::share_lives() {
+  for (std::size_t from = 0; from < groups_.size();) {
+    auto to = from;
+    std::int64_t longest = 0;
+    for (; to < groups_.size() && groups_[to].stack == groups_[from].stack; ++to) {
+      longest = std::max(longest, groups_[to].longest_life);
+    }
+    for (; from < to; ++from) {
+      auto& group = groups_[from];
+      if (longest >= 3 && group.stack != 0) group.longest_life = longest;
+    }
+  }
+}
+
 std::vector<Group> Grouping::finished() {
   join_rare();
+  share_lives();
   std::vector<Group> found;
   auto first = HashIndex::none;
   auto keeper = HashIndex::none;  // in `found`, of the groups from `first` on
@@ -495,6 +516,7 @@ std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const 
   struct FreedBefore {
     std::int64_t count = 0;
     std::int64_t steps = 0;  // in which some were freed
+    std::int64_t first = -1;
     std::int64_t last = -1;
   };
   std::map<std::int64_t, FreedBefore> freed_before;  // by size
@@ -503,10 +525,11 @@ std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const 
     if (step < 0 || step >= count) continue;
     auto& freed = freed_before[trace[at].size];
     ++freed.count;
+    if (freed.first < 0) freed.first = step;
     freed.steps += std::exchange(freed.last, step) != step ? 1 : 0;
   }
   for (const auto& [size, freed] : freed_before) {
-    if (freed.steps >= 3) grouping.add_freed_before(size, freed.count, freed.last);
+    if (freed.steps >= 3) grouping.add_freed_before(size, freed.count, freed.first, freed.last);
   }
   for (const auto& block : lifetimes.unborn) {
     if (block.stack == 0) continue;

@@ -448,6 +448,28 @@ std::int64_t in_a_row(const std::vector<Left>& left, std::int64_t end) {
   return row;
 }
 
+// The bytes that most of the steps leave; the fewer ones of several.
+std::int64_t usual_bytes(const std::vector<Left>& left) {
+  std::map<std::int64_t, std::int64_t> steps;
+  for (const auto& each : left) ++steps[each.bytes];
+  return std::ranges::max_element(steps, {}, [](const auto& each) { return each.second; })->first;
+}
+
+// Of what has no frames, and so comes from no single place, what a leak would leave: no more than
+// usual, since more are copies that other places made once. Empty where too little is usual, or
+// comes too seldom, to be of one place.
+std::vector<Left> of_one_place(std::vector<Left> left, std::int64_t times, std::int64_t count) {
+  const auto usual = usual_bytes(left);
+  const auto as_usual =
+      std::ranges::count_if(left, [&](const Left& each) { return each.bytes == usual; });
+  const bool often = times >= 5 || times * 2 >= count;
+  if (!often || as_usual * 5 < std::ssize(left) * 3) return {};
+  for (auto& each : left) {
+    if (each.bytes > usual) each = {each.step, usual, each.count * usual / each.bytes};
+  }
+  return left;
+}
+
 // Whether all of it lies in a phase at the end whose kind of step came in no earlier phase, as far
 // as the trace tells: one that is longer than all before it is what the program is about.
 bool only_in_last_phase(const std::vector<Left>& left, const Steps& steps) {
@@ -621,6 +643,14 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     judged.judgement =
         goes_on_in_its_kinds && ends.others_are_fewer ? Judgement::one_phase : Judgement::stopped;
     return judged;
+  }
+  if (group.stack == 0 && group.size >= 0) {
+    auto one = of_one_place(left, times, count);
+    if (one.empty()) {
+      judged.judgement = Judgement::suspect;
+      return judged;
+    }
+    judged.growth = std::move(one);
   }
   const auto middle = (left.front().step + ends.end) / 2;
   const auto late =

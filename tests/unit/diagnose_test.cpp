@@ -1141,6 +1141,66 @@ TEST(Diagnosis, a_leak_beside_a_full_queue_of_the_same_size_is_told) {
   EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
 }
 
+// A queue of twelve on line 16 that every second step fills, with a large batch now and then; the
+// recording begins before it is full.
+TEST(Diagnosis, a_queue_that_becomes_full_in_the_trace_is_no_leak_of_its_rarer_sizes) {
+  for (const std::size_t entries : {360U, 420U, 480U}) {
+    Program program;
+    Training training(program);
+    std::vector<std::uint64_t> queue;
+    for (int step = 0; step < 40; ++step) {
+      training.step();
+      if (step % 2 == 1) continue;
+      queue.push_back(program.alloc(Program::line(16), step % 6 == 4 ? 12'288 : 3072));
+      if (queue.size() <= 12) continue;
+      program.free(queue.front(), Program::line(17));
+      queue.erase(queue.begin());
+    }
+    program.keep_newest(entries);
+    const auto found = after(program);
+    EXPECT_EQ(found.verdict, Verdict::clean) << entries << ' ' << found.summary;
+  }
+}
+
+TEST(Diagnosis, what_variables_hold_of_a_queues_size_makes_no_leak_of_it) {
+  Program program;
+  Training training(program);
+  std::vector<std::uint64_t> queue;
+  for (int step = 0; step < 26; ++step) {
+    training.step();
+    if (step % 2 == 1) continue;
+    queue.push_back(program.alloc(Program::line(16), 4));
+    if (queue.size() <= 8) continue;
+    program.free(queue.front(), Program::line(17));
+    queue.erase(queue.begin());
+  }
+  for (const std::uint64_t line : {30, 31, 32}) program.alloc(Program::line(line), 4);
+  program.keep_newest(330);
+  EXPECT_EQ(after(program).verdict, Verdict::clean) << after(program).summary;
+}
+
+// Without frames: a training with copies of all parameters in these steps, of the size of the
+// gradients, and of a leak of that size where it has one.
+Diagnosis with_copies(const std::vector<int>& copied, bool leaks) {
+  Program program({.frames = false});
+  Training training(program);
+  for (int step = 0; step < 30; ++step) {
+    training.step();
+    program.marked("Optimizer.step#Adam.step", [&] { program.free(program.alloc({}, 777)); });
+    if (leaks) program.alloc({}, 65'536);
+    const auto copies = std::ranges::count(copied, step) * (3 + step % 4);
+    for (std::ptrdiff_t copy = 0; copy < copies; ++copy) program.alloc({}, 65'536);
+  }
+  return after(program);
+}
+
+TEST(Diagnosis, without_frames_copies_made_now_and_then_are_no_part_of_a_leak_of_their_size) {
+  expect_leak(with_copies({}, true), 0, 65'536, 0);
+  expect_leak(with_copies({3, 12, 21}, true), 0, 65'536, 0);
+  const auto found = with_copies({3, 8, 12, 17, 21, 26}, false);
+  EXPECT_EQ(found.verdict, Verdict::undecided) << found.summary;
+}
+
 TEST(Diagnosis, a_training_that_follows_another_one_and_leaks_is_a_leak) {
   Program program;
   Training training(program);

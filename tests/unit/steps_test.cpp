@@ -303,7 +303,14 @@ TEST(Steps, batches_are_steps_however_many_epochs_train_and_evaluate_in_one_func
 }
 
 TEST(Steps, micro_batches_before_the_only_step_of_an_optimizer_are_undecided) {
-  for (const bool updates_each : {false, true}) {
+  struct Batches {
+    bool updates_each;
+    bool keep;
+    Verdict verdict;
+  };
+  for (const auto& batches :
+       {Batches{false, true, Verdict::undecided}, Batches{false, false, Verdict::undecided},
+        Batches{true, true, Verdict::leak}, Batches{true, false, Verdict::clean}}) {
     Program program;
     for (int micro = 0; micro < 8; ++micro) {
       const auto x = program.alloc(Program::line(10), 8192);
@@ -311,13 +318,13 @@ TEST(Steps, micro_batches_before_the_only_step_of_an_optimizer_are_undecided) {
       const auto gradient = program.alloc({}, 4096);
       program.free(out);
       program.free(x, Program::line(13));
-      program.alloc(Program::line(14), 4);
-      if (updates_each) program.free(program.alloc(Program::optimizer(15), 4096));
+      if (batches.keep) program.alloc(Program::line(14), 4);
+      if (batches.updates_each) program.free(program.alloc(Program::optimizer(15), 4096));
       program.free(gradient, Program::line(16));
     }
-    if (!updates_each) program.alloc(Program::optimizer(18), 65536);
+    if (!batches.updates_each) program.alloc(Program::optimizer(18), 65536);
     const auto found = after(program);
-    EXPECT_EQ(found.verdict, updates_each ? Verdict::leak : Verdict::undecided) << found.summary;
+    EXPECT_EQ(found.verdict, batches.verdict) << found.summary;
   }
 }
 

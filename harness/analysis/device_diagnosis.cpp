@@ -314,11 +314,6 @@ void DeviceDiagnosis::judge_places() {
   for (std::size_t place = 0; place < all.size(); ++place) {
     const auto& group = all[place];
     auto& judged = judgements[place];
-    if (getenv("DBG") && group.left.size() >= 2) {
-      fprintf(stderr, "G stack %u size %ld births %ld freed %ld life %ld j %d times %ld:", group.stack, (long)group.size, (long)group.births, (long)group.freed, (long)group.longest_life, (int)judged.judgement, (long)judged.times);
-      for (auto& l : group.left) fprintf(stderr, " %ld:%ldx%ld", (long)l.step, (long)l.count, (long)(l.bytes));
-      fprintf(stderr, "\n");
-    }
     births_ += group.births;
     freed_ += group.freed;
     if (sites_.stack(group.stack).loads_model) loads_ += group.births;

@@ -303,10 +303,12 @@ struct Gaps {
   explicit Gaps(std::vector<std::int64_t> gaps) {
     std::ranges::sort(gaps);
     if (gaps.empty()) return;
+    shortest = gaps.front();
     longest = gaps.back();
     median = gaps[gaps.size() / 2];
   }
   bool regular() const { return longest <= 2 * median; }
+  std::int64_t shortest = 1;
   std::int64_t longest = 1;
   std::int64_t median = 1;
 };
@@ -456,16 +458,21 @@ std::int64_t usual_bytes(const std::vector<Left>& left) {
 }
 
 // Of what has no frames, and so comes from no single place, what a leak would leave: no more than
-// usual, since more are copies that other places made once. Empty where too little is usual, or
-// comes too seldom, to be of one place.
-std::vector<Left> of_one_place(std::vector<Left> left, std::int64_t times, std::int64_t count) {
-  const auto usual = usual_bytes(left);
+// twice the usual, since more are copies that other places made once. Empty where what steps before `trusted`
+// left differs too much, or comes too seldom, to be of one place.
+std::vector<Left> of_one_place(std::vector<Left> left, std::int64_t trusted, std::int64_t count) {
+  auto certain = left;
+  std::erase_if(certain, [&](const Left& each) { return each.step >= trusted; });
+  const auto usual = usual_bytes(certain);
+  const auto times = std::ssize(certain);
   const auto as_usual =
-      std::ranges::count_if(left, [&](const Left& each) { return each.bytes == usual; });
+      std::ranges::count_if(certain, [&](const Left& each) { return each.bytes == usual; });
   const bool often = times >= 5 || times * 2 >= count;
-  if (!often || as_usual * 5 < std::ssize(left) * 3) return {};
+  const auto gaps = gaps_of(certain);
+  const bool even = as_usual == times && gaps.longest - gaps.shortest <= 1;
+  if (!even && (!often || as_usual * 2 < times)) return {};
   for (auto& each : left) {
-    if (each.bytes > usual) each = {each.step, usual, each.count * usual / each.bytes};
+    if (each.bytes > 2 * usual) each = {each.step, usual, each.count * usual / each.bytes};
   }
   return left;
 }
@@ -645,7 +652,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     return judged;
   }
   if (group.stack == 0 && group.size >= 0) {
-    auto one = of_one_place(left, times, count);
+    auto one = of_one_place(left, judged.trusted, count);
     if (one.empty()) {
       judged.judgement = Judgement::suspect;
       return judged;

@@ -32,6 +32,9 @@ constexpr ClassRule rules[] = {
      remove_the_hook, 0.6},
     {&LeakTraits::superlinear, "L10", "hooks or callbacks that are added again in each step",
      remove_the_hook, 0.6},
+    {&LeakTraits::in_copy, "L16",
+     "copies of a model, or of tensors, that are made again and again and kept",
+     "bound the number of copies, or keep them in host memory", 0.6},
     {&LeakTraits::recurrent, "L03", "a recurrent state that is carried on with its graph",
      "detach the state between steps: h = h.detach()", 0.7},
     {&LeakTraits::backward, "L06",
@@ -44,6 +47,8 @@ constexpr ClassRule rules[] = {
      "outputs or losses kept with their graph, which holds what the "
      "forward pass saved",
      "keep what is needed only: loss.item() or output.detach().cpu()", 0.7},
+    {&LeakTraits::in_loss, "L23", "losses collected as tensors on the device",
+     "collect numbers: loss.item(), or sum in place into one tensor", 0.6},
     {&LeakTraits::scalar, "L23", "losses or other scalars collected as tensors on the device",
      "collect numbers: loss.item(), or sum in place into one tensor", 0.75},
     {&LeakTraits::every_size_once, "L20", "a cache with one entry for each shape",
@@ -54,7 +59,7 @@ constexpr ClassRule rules[] = {
      "predictions collected on the device during evaluation and not "
      "dropped after it",
      "move them to the host as they come, and clear the list after each evaluation", 0.6},
-    {&LeakTraits::in_call, "L09", "a layer's output or a view of it that is stored in each step",
+    {&LeakTraits::in_layer, "L09", "a layer's output or a view of it that is stored in each step",
      "store a detached copy on the host, or overwrite the last one", 0.5},
     {nullptr, "L17",
      "a list, dict or metric that collects tensors on the device and is never "
@@ -63,6 +68,14 @@ constexpr ClassRule rules[] = {
 };
 
 }  // namespace
+
+void add_shared(LeakTraits& traits, const LeakTraits& other) {
+  traits.private_pool = traits.private_pool || other.private_pool;
+  traits.optimizer = traits.optimizer || other.optimizer;
+  traits.backward = traits.backward || other.backward;
+  traits.recurrent = traits.recurrent || other.recurrent;
+  traits.many_places = traits.many_places || other.many_places;
+}
 
 const ClassRule& classify(const LeakTraits& traits) {
   return *std::ranges::find_if(

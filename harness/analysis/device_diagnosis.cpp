@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -13,6 +15,7 @@
 #include "growth.h"
 #include "lifetimes.h"
 #include "out_of_memory.h"
+#include "segments.h"
 #include "steps.h"
 
 namespace leaklab {
@@ -53,12 +56,10 @@ bool is_marked(const Steps& steps) {
   return steps.source != "call stacks" && steps.source != "sizes";
 }
 
-// Whether each step leaves more than the one before.
-bool keeps_ever_more(std::span<const Left> left) {
+// Whether each step leaves more of it than the one before.
+bool keeps_ever_more(std::span<const Left> left, std::int64_t Left::*what) {
   return left.size() >= 5 &&
-         std::ranges::adjacent_find(left, [](const Left& before, const Left& after) {
-           return before.bytes >= after.bytes;
-         }) == left.end();
+         std::ranges::adjacent_find(left, std::greater_equal{}, what) == left.end();
 }
 
 class DeviceDiagnosis {
@@ -70,7 +71,8 @@ class DeviceDiagnosis {
         sites_(sites),
         lifetimes_(lifetimes(snapshot, device)),
         levels_(levels(trace_, lifetimes_)),
-        steps_(find_steps(snapshot, device, sites, lifetimes_, options)) {
+        steps_(find_steps(snapshot, device, sites, lifetimes_, options)),
+        segments_(snapshot, device) {
     result.device = static_cast<std::int64_t>(device);
     describe_steps();
     find_peak();
@@ -96,7 +98,9 @@ class DeviceDiagnosis {
     return steps_.trains[steps_.kind[static_cast<std::size_t>(step)]];
   }
   void add_leak(const Group& group, const Judged& judged);
+  std::uint32_t pool_of(const Group& group) const;
   void drop_what_grows_with_the_steps();
+  void share_traits();
   void add_traits(LineLeak& leak, std::span<const Left> left, bool regular) const;
   void add_lookalike(const Group& group, const Judged& judged);
   bool is_evaluation(std::int64_t step) const;
@@ -131,6 +135,7 @@ class DeviceDiagnosis {
   std::int64_t loads_ = 0;   // allocations of whole steps that load a model
   std::int64_t births_ = 0;  // all of whole steps
   std::int64_t freed_ = 0;   // of them
+  const Segments segments_;  // at the dump
   CodeSite suspect_site_;
   std::vector<FrameId> lines_;  // by event, of the last event before it that has one
   // By requested bytes and line, how many live blocks there are.
@@ -195,6 +200,16 @@ FrameId DeviceDiagnosis::line_of_blocks(const Group& group) {
       ->first;
 }
 
+// Events tell the pool in versions after 2.11 only; the segment of what is live at the dump does in
+// all.
+std::uint32_t DeviceDiagnosis::pool_of(const Group& group) const {
+  const auto address = trace_[group.last_left].address;
+  const auto after = segments_.by_address().upper_bound(address);
+  if (after == segments_.by_address().begin()) return group.pool;
+  const auto& [from, range] = *std::prev(after);
+  return address - from < static_cast<std::uint64_t>(range.size) ? range.owner.pool : group.pool;
+}
+
 void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   const auto& stack = sites_.stack(group.stack);
   auto line = stack.site;
@@ -248,8 +263,10 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   traits.optimizer = traits.optimizer || stack.optimizer;
   traits.loads_model = traits.loads_model || stack.loads_model;
   traits.recurrent = traits.recurrent || stack.recurrent;
-  traits.in_call = traits.in_call || stack.callee != no_frame;
-  traits.private_pool = traits.private_pool || group.pool != 0;
+  traits.in_layer = traits.in_layer || stack.in_layer;
+  traits.in_loss = traits.in_loss || stack.in_loss;
+  traits.in_copy = traits.in_copy || stack.in_copy;
+  traits.private_pool = traits.private_pool || pool_of(group) != 0;
   traits.replaced = traits.replaced || judged.judgement == Judgement::replaced;
   traits.multiplied = traits.multiplied || judged.judgement == Judgement::multiplied;
 }
@@ -259,11 +276,10 @@ void DeviceDiagnosis::add_traits(LineLeak& leak, std::span<const Left> left, boo
   auto& traits = leak.traits;
   const auto steps = std::ssize(left);
   traits.scalar = leak.last_size <= 8;
-  traits.superlinear = !traits.replaced && keeps_ever_more(left);
-  traits.many_places = leak.places >= 3 && traits.in_call;
+  traits.superlinear = !traits.replaced && keeps_ever_more(left, &Left::count);
   traits.evaluation =
       std::ranges::all_of(left, [&](const Left& each) { return is_evaluation(each.step); });
-  traits.rare = leak.freed >= 3 * steps && steps * 3 < steps_.count();
+  traits.rare = leak.freed >= 2 * steps && steps * 3 <= steps_.count();
   // What came again was found and not made again: no other step left something.
   traits.every_size_once = leak.sizes >= 5 && leak.sizes == leak.births && !regular &&
                            steps * 10 <= (steps_.count() - leak.onset) * 9;
@@ -394,10 +410,43 @@ std::int64_t DeviceDiagnosis::onset_in_program(const LineLeak& leak) const {
 // next step replaces.
 void DeviceDiagnosis::drop_what_grows_with_the_steps() {
   const bool steps_grow = std::ranges::any_of(leaks_, [&](const auto& each) {
-    return !each.second.traits.replaced && keeps_ever_more(summed(each.second.added));
+    return !each.second.traits.replaced && keeps_ever_more(summed(each.second.added), &Left::bytes);
   });
   if (steps_grow)
     std::erase_if(leaks_, [](const auto& each) { return each.second.traits.replaced; });
+}
+
+// Among leaks that leave things in the same steps, as far as all of them tell.
+void DeviceDiagnosis::share_traits() {
+  struct Company {
+    std::vector<LineLeak*> leaks;
+    std::int64_t of_layers = 0;  // allocations
+  };
+  std::map<std::vector<std::int64_t>, Company> by_steps;
+  for (auto& [frame, leak] : leaks_) {
+    std::vector<std::int64_t> steps;
+    std::int64_t count = 0;
+    for (const auto& each : summed(leak.added)) {
+      if (each.step >= trusted_) break;
+      steps.push_back(each.step);
+      count += each.count;
+    }
+    auto& company = by_steps[steps];
+    company.leaks.push_back(&leak);
+    if (leak.traits.in_layer) company.of_layers += count;
+  }
+  for (auto& [steps, company] : by_steps) {
+    const auto of_step = company.of_layers / std::max<std::int64_t>(1, std::ssize(steps));
+    LeakTraits shared;
+    shared.many_places = of_step >= 3;
+    for (auto* leak : company.leaks) {
+      // A single one is an output that somebody keeps.
+      leak->traits.recurrent = leak->traits.recurrent && of_step >= 2;
+      add_shared(shared, leak->traits);
+    }
+    if (steps.empty()) continue;
+    for (auto* leak : company.leaks) add_shared(leak->traits, shared);
+  }
 }
 
 void DeviceDiagnosis::report_leaks() {
@@ -409,6 +458,7 @@ void DeviceDiagnosis::report_leaks() {
     trusted_ = std::min(trusted_, leak.trusted);
     onset = onset < 0 ? leak.onset : std::min(onset, leak.onset);
   }
+  share_traits();
   for (auto& [frame, leak] : leaks_) {
     const auto end = std::max(leak.trusted, leak.onset + 1);
     all.insert(all.end(), leak.added.begin(), leak.added.end());

@@ -5,20 +5,27 @@
 #include <algorithm>
 #include <map>
 
+#include "../core/size_text.h"
 #include "segments.h"
 
 namespace leaklab {
 namespace {
+
+constexpr std::int64_t least_block = 512;  // sizes are rounded up to multiples of it
 
 // Free stretches of the segments at one moment: what they hold at the dump, with the trace after
 // that moment undone.
 struct Room {
   std::int64_t reserved = 0;
   std::int64_t cached = 0;
+  std::int64_t stretches = 0;
   std::int64_t largest = 0;
+  Segments::Owner owner;         // of the largest
+  std::int64_t largest_for = 0;  // of those that the request can use
 };
 
-Room room_at(const Snapshot& snapshot, std::size_t device, const Trace& trace, EventIndex at) {
+Room room_at(const Snapshot& snapshot, std::size_t device, const Trace& trace, EventIndex at,
+             const Segments::Owner& request) {
   // What is taken, by address, each up to its rounded end.
   std::map<std::uint64_t, std::int64_t> taken;
   for (const auto& segment : snapshot.segments) {
@@ -34,7 +41,7 @@ Room room_at(const Snapshot& snapshot, std::size_t device, const Trace& trace, E
     segments.undo(event);
     if (event.kind == EventKind::alloc) taken.erase(event.address);
     if (event.kind == EventKind::free_completed) {
-      taken[event.address] = (event.size + 511) / 512 * 512;
+      taken[event.address] = rounded_up(event.size, least_block);
     }
   }
   Room room;
@@ -42,11 +49,15 @@ Room room_at(const Snapshot& snapshot, std::size_t device, const Trace& trace, E
   for (const auto& [address, range] : segments.by_address()) {
     auto from = address;
     const auto end = address + static_cast<std::uint64_t>(range.size);
-    const auto gap = [&](std::uint64_t to) {
+    const auto gap = [&, &range = range](std::uint64_t to) {
       if (to <= from) return;
       const auto bytes = static_cast<std::int64_t>(to - from);
       room.cached += bytes;
-      room.largest = std::max(room.largest, bytes);
+      ++room.stretches;
+      if (range.owner == request) room.largest_for = std::max(room.largest_for, bytes);
+      if (bytes <= room.largest) return;
+      room.largest = bytes;
+      room.owner = range.owner;
     };
     for (auto each = taken.lower_bound(from); each != taken.end() && each->first < end; ++each) {
       gap(each->first);
@@ -55,6 +66,80 @@ Room room_at(const Snapshot& snapshot, std::size_t device, const Trace& trace, E
     gap(end);
   }
   return room;
+}
+
+// Whether a setting of the allocator is on, as far as the file tells.
+bool is_set(const Snapshot& snapshot, const char* name) {
+  const auto& settings = snapshot.allocator_settings;
+  if (!settings.is_object()) return false;
+  const auto at = settings.find(name);
+  if (at == settings.end()) return false;
+  return at->is_boolean() ? at->get<bool>() : at->is_number() && at->get<double>() > 0;
+}
+
+bool is_expandable(const Snapshot& snapshot) {
+  return is_set(snapshot, "expandable_segments") ||
+         std::ranges::any_of(snapshot.segments, &Segment::expandable);
+}
+
+// Why the device gave nothing.
+std::string reason_of_device(const FailedAllocation& oom, bool expandable) {
+  const auto segment = segment_for(oom.request, expandable);
+  if (oom.device_free >= segment) {
+    return fmt::format(
+        "a limit of this process, such as set_per_process_memory_fraction, keeps it from the {} "
+        "that the device has free",
+        size_text(oom.device_free));
+  }
+  if (oom.device_free >= oom.request) {
+    return fmt::format("the device has {} free, but the allocator needs {} of it in one {}",
+                       size_text(oom.device_free), size_text(segment),
+                       expandable ? "go" : "segment");
+  }
+  return fmt::format("the device has {} free", size_text(oom.device_free));
+}
+
+// Where a stretch lies that is long enough and not for the request, and what to change.
+std::string elsewhere(const Segments::Owner& stretch, const Segments::Owner& request) {
+  if (stretch.pool != request.pool) {
+    return stretch.pool != 0
+               ? "in a private pool, such as that of a CUDA graph: drop graphs that are no longer "
+                 "used, or capture them into one pool"
+               : "outside of the private pool that the request is for: call "
+                 "torch.cuda.empty_cache() before a CUDA graph is captured";
+  }
+  if (stretch.stream != request.stream) {
+    return "for another stream: allocate on one stream, and tell the others of it by "
+           "record_stream()";
+  }
+  return request.small ? "for requests of more than 1.0 MiB: too much was live"
+                       : "for requests of 1.0 MiB or less: too much was live";
+}
+
+// Why what was cached did not serve the request.
+std::string reason_of_cache(const FailedAllocation& oom, const Room& room,
+                            const Segments::Owner& request, const Snapshot& snapshot) {
+  if (room.largest_for >= oom.request) {
+    return fmt::format("{} is cached in one stretch, but not for it: {}",
+                       size_text(room.largest_for),
+                       is_set(snapshot, "max_split_size")
+                           ? "max_split_size_mb keeps long stretches whole"
+                           : "it was likely asked for while a CUDA graph was captured, into a pool "
+                             "of its own: call torch.cuda.empty_cache() before that");
+  }
+  if (room.largest >= oom.request) {
+    return fmt::format("{} is cached in one stretch, but {}", size_text(room.largest),
+                       elsewhere(room.owner, request));
+  }
+  if (room.cached >= oom.request) {
+    return fmt::format("{} is cached, but in {} stretches of {} at most: fragmentation{}",
+                       size_text(room.cached), room.stretches, size_text(room.largest),
+                       is_expandable(snapshot)
+                           ? ""
+                           : ", which PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lessens");
+  }
+  return fmt::format("{} is cached: too much was live",
+                     room.cached == 0 ? "nothing" : "only " + size_text(room.cached));
 }
 
 }  // namespace
@@ -104,28 +189,21 @@ std::optional<FailedAllocation> out_of_memory(const Snapshot& snapshot, std::siz
   oom.request = trace[at].size;
   oom.device_free = static_cast<std::int64_t>(trace[at].address);
   oom.live = levels[at];
-  const auto room = room_at(snapshot, device, trace, at);
+  const Segments::Owner request{trace[at].stream, trace[at].pool, oom.request <= small_request};
+  const auto room = room_at(snapshot, device, trace, at, request);
   oom.reserved = room.reserved;
   oom.cached = room.cached;
   oom.largest_free = room.largest;
   const auto step = steps.of(at);
   oom.step = step < 0 || steps.count() == 0 ? -1 : step + steps.before;
   oom.live_sites = live_sites(snapshot, trace, sites, lifetimes, at);
-  const auto total = oom.reserved + oom.device_free;
-  if (oom.request > total) {
+  if (oom.request > oom.reserved && oom.request - oom.reserved > oom.device_free) {
     oom.reason =
         "the request alone is larger than all that this process had and could get: the "
         "batch is too large, not the memory too full";
-  } else if (oom.device_free >= oom.request) {
-    oom.reason =
-        "the device has that much free: a limit of this process stops it, such as "
-        "set_per_process_memory_fraction, at which too much was live";
-  } else if (oom.cached >= oom.request && oom.largest_free < oom.request) {
-    oom.reason =
-        "enough is cached in sum, but no free stretch of it is long enough: fragmentation; "
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True joins such stretches";
   } else {
-    oom.reason = "too much was live: what was cached and free together does not hold the request";
+    oom.reason = fmt::format("{}, and {}", reason_of_device(oom, is_expandable(snapshot)),
+                             reason_of_cache(oom, room, request, snapshot));
   }
   return oom;
 }

@@ -2,13 +2,39 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
+#include <string_view>
 
 namespace leaklab {
+namespace {
+
+bool is_small(std::string_view type, std::int64_t size, bool expandable) {
+  if (!type.empty()) return type == "small";
+  return expandable ? size % large_segment != 0 : size <= small_segment;
+}
+
+}  // namespace
+
+std::int64_t rounded_up(std::int64_t bytes, std::int64_t unit) {
+  if (bytes <= 0 || bytes > std::numeric_limits<std::int64_t>::max() - unit) return bytes;
+  return (bytes + unit - 1) / unit * unit;
+}
+
+// As get_allocation_size() and ExpandableSegment of c10/cuda/CUDACachingAllocator.cpp.
+std::int64_t segment_for(std::int64_t request, bool expandable) {
+  constexpr std::int64_t own_segment = 10 << 20;  // from here on a request has one to itself
+  if (request <= small_request) return small_segment;
+  if (expandable) return rounded_up(request, large_segment);
+  return request < own_segment ? large_segment : rounded_up(request, small_segment);
+}
 
 Segments::Segments(const Snapshot& snapshot, std::size_t device) {
   for (const auto& segment : snapshot.segments) {
     if (segment.device != static_cast<std::int32_t>(device)) continue;
-    give(segment.address, {segment.total_size, segment.expandable});
+    const bool small =
+        is_small(snapshot.strings[segment.type], segment.total_size, segment.expandable);
+    give(segment.address,
+         {segment.total_size, segment.expandable, {segment.stream, segment.pool, small}});
   }
 }
 
@@ -19,10 +45,12 @@ void Segments::undo(const TraceEvent& event) {
       take(event.address, event.size);
       break;
     case EventKind::segment_free:
-      give(event.address, {event.size, false});
+      give(event.address,
+           {event.size, false, {event.stream, event.pool, is_small({}, event.size, false)}});
       break;
     case EventKind::segment_unmap:
-      give(event.address, {event.size, true});
+      give(event.address,
+           {event.size, true, {event.stream, event.pool, is_small({}, event.size, true)}});
       break;
     default:
       break;
@@ -44,9 +72,12 @@ void Segments::take(std::uint64_t address, std::int64_t size) {
     }
     at = by_address_.erase(at);
     if (from < address) {
-      by_address_[from] = {static_cast<std::int64_t>(address - from), range.expandable};
+      by_address_[from] = {static_cast<std::int64_t>(address - from), range.expandable,
+                           range.owner};
     }
-    if (to > end) by_address_[end] = {static_cast<std::int64_t>(to - end), range.expandable};
+    if (to > end) {
+      by_address_[end] = {static_cast<std::int64_t>(to - end), range.expandable, range.owner};
+    }
     reserved_ -= static_cast<std::int64_t>(std::min(to, end) - std::max(from, address));
   }
 }
@@ -63,6 +94,8 @@ void Segments::give(std::uint64_t address, Range range) {
   if (next != by_address_.end() && range.expandable && next->second.expandable &&
       end(*at) == next->first) {
     at->second.size += next->second.size;
+    // It was there before, and may be known from the dump.
+    at->second.owner = next->second.owner;
     by_address_.erase(next);
   }
   if (at == by_address_.begin()) return;

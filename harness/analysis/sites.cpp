@@ -21,6 +21,8 @@ enum Says : std::uint16_t {
   recurrent = 64,
   layer = 128,
   comprehension = 256,
+  loss = 512,
+  copies = 1024,
 };
 
 struct Rule {
@@ -44,7 +46,7 @@ struct FileRule {
 // Of paths of Python files, backslashes turned. All that match count.
 constexpr FileRule python_files[] = {
     {Root::standard, "", library | framework},
-    {Root::standard, "copy.py", inside_step},
+    {Root::standard, "copy.py", inside_step | copies},
     {Root::packages, "", library},
     {Root::anywhere, "<frozen ", library | framework},
     {Root::anywhere, "<__array_function__", library | framework},
@@ -53,6 +55,7 @@ constexpr FileRule python_files[] = {
     {Root::anywhere, "/torchinductor_", library | framework | inside_step},
     {Root::packages, "torch/", library | framework | inside_step},
     {Root::packages, "torch/nn/modules/", layer},
+    {Root::packages, "torch/nn/modules/loss.py", loss},
     {Root::packages, "torch/nn/modules/rnn.py", recurrent},
     {Root::packages, "torch/optim/", optimizer},
     {Root::packages, "torch/serialization.py", loads_model},
@@ -111,6 +114,14 @@ constexpr Rule python_functions[] = {
     {"load_state_dict", loads_model | inside_step},
     {"_load_from_state_dict", loads_model | inside_step},
     {"from_pretrained", loads_model | inside_step},
+    {"binary_cross_entropy", loss},
+    {"binary_cross_entropy_with_logits", loss},
+    {"cross_entropy", loss},
+    {"kl_div", loss},
+    {"l1_loss", loss},
+    {"mse_loss", loss},
+    {"nll_loss", loss},
+    {"smooth_l1_loss", loss},
 };
 
 // Beginnings of names of C++ functions, without what they return.
@@ -327,6 +338,8 @@ Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
       traits.optimizer = (says & optimizer) != 0;
       traits.loads_model = (says & loads_model) != 0 && traits.inside_step;
       traits.recurrent = (says & recurrent) != 0;
+      traits.loss = (says & loss) != 0 && traits.library;
+      traits.copies = (says & copies) != 0;
       traits.layer = (says & layer) != 0 && function != "__init__";
       // The base class wraps steps that a program writes itself.
       traits.takes_closure = traits.optimizer && function == "step" &&
@@ -399,6 +412,7 @@ StackTraits Sites::traits_of(std::span<const FrameId> stack) {
   StackTraits traits;
   FrameId packaged = no_frame;  // innermost of an installed package that is no framework
   bool engine = false;
+  bool past_site = false;  // what the site calls, and its own function, were looked at
   for (const auto id : stack) {
     const auto& frame = frames_[id];
     engine = engine || frame.engine;
@@ -406,6 +420,12 @@ StackTraits Sites::traits_of(std::span<const FrameId> stack) {
     traits.recurrent = traits.recurrent || frame.recurrent;
     traits.loads_model = traits.loads_model || frame.loads_model;
     if (frame.python != python_) continue;
+    if (!past_site) {
+      traits.in_layer = traits.in_layer || frame.layer;
+      traits.in_loss = traits.in_loss || frame.loss;
+      traits.in_copy = traits.in_copy || frame.copies;
+      past_site = !frame.library;
+    }
     if (traits.site == no_frame && !frame.library) traits.site = id;
     if (packaged == no_frame && !frame.framework) packaged = id;
   }

@@ -33,6 +33,8 @@ struct FrameTraits {
   bool takes_closure = false;  // an optimizer's step
   bool loads_model = false;    // moves or loads the parameters of a module
   bool recurrent = false;
+  bool loss = false;    // a library's
+  bool copies = false;  // copy.deepcopy()
   bool engine = false;  // the threads that run backward passes
 };
 
@@ -47,6 +49,10 @@ struct StackTraits {
   bool optimizer = false;
   bool loads_model = false;
   bool recurrent = false;
+  // Whether the site's line makes what it allocates by...
+  bool in_layer = false;  // ...a layer that it calls or is a line of
+  bool in_loss = false;   // ...a library's loss
+  bool in_copy = false;   // ...copy.deepcopy()
 };
 
 // Of every frame and stack of one snapshot; linear in their number.

@@ -297,21 +297,6 @@ TEST(Diagnosis, a_history_enlarged_by_concatenation_leaks_although_each_tensor_i
   EXPECT_EQ(found.findings.front().taxonomy, "L05");
 }
 
-TEST(Diagnosis, graphs_kept_in_private_pools_are_told_as_such) {
-  Program program;
-  Training training(program);
-  for (int step = 0; step < 12; ++step) {
-    training.step();
-    program.alloc(Program::line(16), 2048);
-  }
-  auto snapshot = program.dump();
-  snapshot.pools.emplace_back(1, 0);
-  change(snapshot.traces[0], [](TraceEvent& event) {
-    if (event.size == 2048) event.pool = 1;
-  });
-  EXPECT_EQ(diagnose(snapshot).findings.front().taxonomy, "L30");
-}
-
 TEST(Diagnosis, what_a_backward_pass_leaks_is_told_by_the_line_before_it) {
   Program program;
   Training training(program);

@@ -68,14 +68,16 @@ struct Lookalike {
 
 struct FailedAllocation {
   std::int64_t device = 0;
-  std::int64_t request = 0;       // bytes that did not fit
-  std::int64_t device_free = 0;   // bytes free on the device then
-  std::int64_t live = 0;          // requested bytes live then
-  std::int64_t reserved = 0;      // bytes in segments
-  std::int64_t cached = 0;        // bytes in segments that hold nothing
-  std::int64_t largest_free = 0;  // the longest free stretch in a segment
-  std::int64_t step = -1;         // the step that was running
-  std::string reason;             // why it did not fit
+  std::int64_t request = 0;      // bytes that did not fit
+  std::int64_t device_free = 0;  // bytes free on the device then
+  std::int64_t live = 0;         // requested bytes live then
+  std::int64_t reserved = 0;     // bytes in segments
+  std::int64_t cached = 0;       // bytes in segments that hold nothing
+  // The longest free stretch in any segment, also in one that the request can't use: of another
+  // stream or pool, or for requests of other sizes. `reason` says so where it is long enough.
+  std::int64_t largest_free = 0;
+  std::int64_t step = -1;                                     // the step that was running
+  std::string reason;                                         // why it did not fit
   std::vector<std::pair<CodeSite, std::int64_t>> live_sites;  // what was live then, largest first
 };
 

@@ -164,8 +164,9 @@ void DeviceDiagnosis::find_peak() {
       live_sites(snapshot_, trace_, sites_, lifetimes_, static_cast<EventIndex>(peak));
 }
 
+// Whether it has no backward pass while steps of another kind have one.
 bool DeviceDiagnosis::is_evaluation(std::int64_t step) const {
-  return steps_.kind[static_cast<std::size_t>(step)] != 0;
+  return !trains(step) && std::ranges::find(steps_.trains, true) != steps_.trains.end();
 }
 
 // The last line of the user's code that an event before that one names: of what a backward pass

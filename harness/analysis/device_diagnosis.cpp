@@ -129,6 +129,7 @@ class DeviceDiagnosis {
   std::vector<Lookalike> lookalikes_;
   std::int64_t trusted_ = 0;
   std::int64_t suspects_ = 0;
+  std::int64_t suspect_times_ = 0;  // steps that the one told of left something in
   std::int64_t in_one_phase_ = 0;
   std::int64_t ended_ = 0;
   std::int64_t in_call_replaced_ = 0;
@@ -358,6 +359,7 @@ void DeviceDiagnosis::judge_places() {
         break;
       case Judgement::suspect:
         ++suspects_;
+        suspect_times_ = std::ssize(group.left);
         suspect_site_ = site(sites_.stack(group.stack).site);
         break;
       case Judgement::one_phase:
@@ -693,10 +695,13 @@ void DeviceDiagnosis::decide() {
                     "them: dump before the loop ends, to see whether it is freed within it",
                     named(suspect_site_)));
   } else if (suspects_ > 0) {
-    drop(
-        fmt::format("{} kept something in too few steps to tell a leak from warm-up; record three "
-                    "times as many steps",
-                    named(suspect_site_)));
+    drop(suspect_times_ < 3
+             ? fmt::format("{} kept something in too few steps to tell a leak from warm-up; record "
+                           "three times as many steps",
+                           named(suspect_site_))
+             : fmt::format("{} kept something in {} of {} steps, too few or too uneven to tell a "
+                           "leak from what is made now and then; record three times as many steps",
+                           named(suspect_site_), suspect_times_, seen));
   } else if (level_rises()) {
     drop(
         "the level rises in each step and no line keeps what it allocates: sizes grow; record "

@@ -634,13 +634,11 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   }
   const bool usually_frees = group.freed >= 3 * static_cast<std::int64_t>(left.size());
   if (times < 3) {
-    // Twice the same, not both of them warm-up; or beside live blocks of the same from before the
-    // trace; or in a trace so short that no more of it can be older than what the place holds for a
-    // while: too few to tell. What a backward pass allocates twice are gradients of what is trained
-    // later.
-    const bool apart_from_warm_up = left.front().step > 0 || apart >= 3;
-    const bool twice = times == 2 && goes_on && apart_from_warm_up && stack.path != 0 &&
-                       left[0].bytes == left[1].bytes;
+    // Twice the same; or beside live blocks of the same from before the trace; or in a trace so
+    // short that no more of it can be older than what the place holds for a while: too few to tell.
+    // What a backward pass allocates twice are gradients of what is trained later.
+    const bool twice =
+        times == 2 && goes_on && stack.path != 0 && left[0].bytes == left[1].bytes;
     const bool again = times > 0 && goes_on && group.unborn_count > 0 && stack.path != 0;
     const bool each_step = left.size() >= 3 && goes_on && (times == 2 ? count < 6 : count == 3);
     judged.judgement = twice || again || each_step ? Judgement::suspect : Judgement::none;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <map>
 #include <utility>
 
 #include "expect_diagnosis.h"
@@ -1151,17 +1152,40 @@ TEST(Diagnosis, what_variables_hold_of_a_queues_size_makes_no_leak_of_it) {
   Program program;
   Training training(program);
   std::vector<std::uint64_t> queue;
+  std::map<std::uint64_t, std::uint64_t> variables;  // by the line that assigns
   for (int step = 0; step < 26; ++step) {
     training.step();
+    for (const std::uint64_t line : {30, 31, 32}) {
+      const auto tensor = program.alloc(Program::line(line), 640);
+      if (step > 0) program.free(variables[line], Program::line(line));
+      variables[line] = tensor;
+    }
     if (step % 2 == 1) continue;
-    queue.push_back(program.alloc(Program::line(16), 4));
+    queue.push_back(program.alloc(Program::line(16), 640));
     if (queue.size() <= 8) continue;
     program.free(queue.front(), Program::line(17));
     queue.erase(queue.begin());
   }
-  for (const std::uint64_t line : {30, 31, 32}) program.alloc(Program::line(line), 4);
-  program.keep_newest(330);
+  program.keep_newest(440);
   EXPECT_EQ(after(program).verdict, Verdict::clean) << after(program).summary;
+}
+
+TEST(Diagnosis, a_queue_longer_than_the_trace_that_became_full_in_it_is_no_leak) {
+  Program program;
+  Training training(program);
+  std::vector<std::uint64_t> queue;
+  for (int step = 0; step < 32; ++step) {
+    training.step();
+    if (step % 2 == 1) continue;
+    queue.push_back(program.alloc(Program::line(16), 640));
+    if (queue.size() <= 12) continue;
+    program.free(queue.front(), Program::line(17));
+    queue.erase(queue.begin());
+  }
+  program.keep_newest(290);
+  const auto found = after(program);
+  EXPECT_LT(found.steps.seen, 24) << "the queue holds those of 24 steps";
+  EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
 }
 
 // Without frames: a training with copies of all parameters in these steps, of the size of the

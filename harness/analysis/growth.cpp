@@ -458,8 +458,8 @@ std::int64_t usual_bytes(const std::vector<Left>& left) {
 }
 
 // Of what has no frames, and so comes from no single place, what a leak would leave: no more than
-// twice the usual, since more are copies that other places made once. Empty where what steps before `trusted`
-// left differs too much, or comes too seldom, to be of one place.
+// twice the usual, since more are copies that other places made once. Empty where what steps before
+// `trusted` left differs too much, or comes too seldom, to be of one place.
 std::vector<Left> of_one_place(std::vector<Left> left, std::int64_t trusted, std::int64_t count) {
   auto certain = left;
   std::erase_if(certain, [&](const Left& each) { return each.step >= trusted; });
@@ -637,8 +637,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     // Twice the same; or beside live blocks of the same from before the trace; or in a trace so
     // short that no more of it can be older than what the place holds for a while: too few to tell.
     // What a backward pass allocates twice are gradients of what is trained later.
-    const bool twice =
-        times == 2 && goes_on && stack.path != 0 && left[0].bytes == left[1].bytes;
+    const bool twice = times == 2 && goes_on && stack.path != 0 && left[0].bytes == left[1].bytes;
     const bool again = times > 0 && goes_on && group.unborn_count > 0 && stack.path != 0;
     const bool each_step = left.size() >= 3 && goes_on && (times == 2 ? count < 6 : count == 3);
     judged.judgement = twice || again || each_step ? Judgement::suspect : Judgement::none;

@@ -27,7 +27,7 @@ struct Group {
   std::vector<Left> held;
   // Of these what was freed two steps after its birth or later, and the first step that did so.
   std::vector<Left> dropped;
-  std::int64_t first_drop = -1;  // -1: none
+  std::int64_t first_drop = -1;    // -1: none
   std::int64_t births = 0;         // in whole steps
   std::int64_t freed = 0;          // of them
   std::int64_t longest_life = -1;  // steps that the longest-lived of the freed ones lived; -1: none

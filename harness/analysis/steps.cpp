@@ -450,8 +450,8 @@ EventIndex Finder::aligned(const std::vector<EventIndex>& ends) const {
   // By iteration, how far it goes as the trace does from the last place on.
   const auto usual = [&](bool of_sizes) {
     std::vector<EventIndex> common;
-    for (auto each = ends.size() - std::min(ends.size(), most_compared + 1);
-         each + 1 < ends.size(); ++each) {
+    for (auto each = ends.size() - std::min(ends.size(), most_compared + 1); each + 1 < ends.size();
+         ++each) {
       const auto longest = std::min(tail, ends[each + 1] - ends[each]);
       EventIndex at = 0;
       for (; at < longest; ++at) {
@@ -705,8 +705,8 @@ void Finder::count_before(Steps& steps) const {
     comes_again[steps.kind[static_cast<std::size_t>(step)]] = true;
   }
   // One to a step, or several, or several steps to one: nearly whole ratios are whole.
-  const auto count = std::ranges::count_if(
-      steps.kind, [&](std::uint8_t kind) { return comes_again[kind]; });
+  const auto count =
+      std::ranges::count_if(steps.kind, [&](std::uint8_t kind) { return comes_again[kind]; });
   const auto often = std::max<std::int64_t>(1, (count + within / 2) / within);
   const auto many = std::max<std::int64_t>(1, (within + count / 2) / count);
   if (std::abs(count - often * within) <= often) {

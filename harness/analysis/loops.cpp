@@ -643,11 +643,7 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     outer = nullptr;
     for (const auto& each : good) {
       if (each.at.size() >= best->at.size()) continue;
-      // Of as many visits those count that begin first: they stand before what they go round.
-      if (outer != nullptr && std::pair(each.at.size(), outer->at.front()) <=
-                                  std::pair(outer->at.size(), each.at.front())) {
-        continue;
-      }
+      if (outer != nullptr && each.at.size() <= outer->at.size()) continue;
       const bool above = sites_.depth(path_of(each)) < sites_.depth(path_of(*best));
       if (is_outer(sequence, each, *best, above, others_matter)) outer = &each;
     }
@@ -800,12 +796,11 @@ std::uint32_t Search::first_cut(const std::vector<std::uint32_t>& anchors,
   for (const auto at : cuts) ++begins[path(at)];
   const auto usual =
       std::ranges::max_element(begins, {}, [](const auto& entry) { return entry.second; })->first;
-  // Not much farther back than the others begin before their anchors.
+  // No farther back than the others begin before their anchors.
   std::uint32_t span = 0;
   for (std::size_t each = 0; each < cuts.size(); ++each) {
     span = std::max(span, anchors[each + 1] - cuts[each]);
   }
-  span *= 2;
   auto first = anchors.front();
   for (std::uint32_t back = 1; back <= std::min(span, anchors.front()); ++back) {
     const auto at = anchors.front() - back;

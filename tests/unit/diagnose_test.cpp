@@ -253,19 +253,22 @@ TEST(Diagnosis, a_workspace_of_the_leaking_line_is_no_part_of_its_rate) {
 }
 
 TEST(Diagnosis, an_evaluation_that_keeps_its_predictions_leaks_in_its_own_steps) {
-  Program program;
-  Training training(program);
-  for (int epoch = 0; epoch < 4; ++epoch) {
-    for (int step = 0; step < 8; ++step) training.step();
-    for (int step = 0; step < 5; ++step) {
-      training.evaluation_step();
-      program.alloc(Program::line(23), 768);
+  for (const int batches : {5, 12}) {
+    Program program;
+    Training training(program);
+    for (int epoch = 0; epoch < 4; ++epoch) {
+      for (int step = 0; step < 8; ++step) training.step();
+      for (int step = 0; step < batches; ++step) {
+        training.evaluation_step();
+        program.alloc(Program::line(23), 768);
+      }
     }
+    const auto found = after(program);
+    expect_leak(found, 23, 768.0 * batches / (8 + batches), 8);
+    EXPECT_EQ(found.steps.kinds, batches < 8 ? (std::vector<std::int64_t>{32, 20})
+                                             : (std::vector<std::int64_t>{48, 32}));
+    EXPECT_EQ(found.findings.front().taxonomy, "L19");
   }
-  const auto found = after(program);
-  expect_leak(found, 23, 768 * 5 / 13.0, 8);
-  EXPECT_EQ(found.steps.kinds, (std::vector<std::int64_t>{32, 20}));
-  EXPECT_EQ(found.findings.front().taxonomy, "L19");
 }
 
 TEST(Diagnosis, an_old_optimizer_kept_leaks_from_the_second_one_on) {

@@ -14,6 +14,7 @@
 #include "classify.h"
 #include "growth.h"
 #include "lifetimes.h"
+#include "memory_levels.h"
 #include "out_of_memory.h"
 #include "segments.h"
 #include "steps.h"
@@ -23,6 +24,7 @@ namespace {
 
 constexpr std::int64_t least_steps = 3;  // to call a trace clean
 constexpr std::int64_t leak_steps = 4;   // to call it a leak
+constexpr std::int64_t few_steps = 5;    // clean, and a leak that comes now and then would not show
 
 std::string short_file(std::string_view file) {
   const auto slash = file.find_last_of("/\\");
@@ -39,8 +41,11 @@ struct LineLeak {
   std::int64_t onset = -1;
   std::int64_t trusted = 0;
   std::int64_t live_bytes = 0;
+  std::int64_t block_bytes = 0;  // of the blocks that these are in
   std::int64_t live_count = 0;
-  std::int64_t earlier_count = 0;  // of these born before the trace
+  std::int64_t unborn_bytes = 0;  // of these born before the trace
+  std::int64_t unborn_count = 0;
+  std::int64_t earlier_count = 0;  // of a place that has most of them, with what a cut step left
   std::int64_t times = 0;
   std::int64_t places = 0;
   std::int64_t sizes = 0;   // how many different ones it leaves
@@ -105,6 +110,7 @@ class DeviceDiagnosis {
   void add_lookalike(const Group& group, const Judged& judged);
   bool is_evaluation(std::int64_t step) const;
   void report_leaks();
+  std::int64_t steps_before_trace(const LineLeak& leak) const;
   std::int64_t onset_in_program(const LineLeak& leak) const;
   bool is_made_up_for() const;
   bool level_rises() const;
@@ -128,6 +134,8 @@ class DeviceDiagnosis {
   std::map<FrameId, LineLeak> leaks_;
   std::vector<Lookalike> lookalikes_;
   std::int64_t trusted_ = 0;
+  std::int64_t leaked_before_ = 0;  // bytes of what leaks that were there before the trace
+  std::int64_t leaking_steps_ = 0;  // over which what a line leaks is spread, at most
   std::int64_t suspects_ = 0;
   std::int64_t suspect_times_ = 0;  // steps that the one told of left something in
   std::int64_t in_one_phase_ = 0;
@@ -156,6 +164,11 @@ void DeviceDiagnosis::describe_steps() {
   for (std::int64_t step = 0; step < steps_.count(); ++step) {
     steps.live_after.push_back(requested_after(step));
   }
+  if (steps_.count() == 0) return;
+  const auto counts = live_counts(trace_, lifetimes_);
+  for (const auto end : std::span(steps_.begin).subspan(1)) {
+    steps.live_counts.push_back(counts[end]);
+  }
 }
 
 void DeviceDiagnosis::find_peak() {
@@ -163,6 +176,10 @@ void DeviceDiagnosis::find_peak() {
   result.peak_bytes = levels_[static_cast<std::size_t>(peak)];
   result.peak_sites =
       live_sites(snapshot_, trace_, sites_, lifetimes_, static_cast<EventIndex>(peak));
+  if (auto mark = high_water_mark(result.device, levels_, steps_)) {
+    result.device_lookalikes.push_back(std::move(*mark));
+  }
+  result.survivors = survivors(snapshot_, trace_, sites_, lifetimes_, steps_);
 }
 
 // Whether it has no backward pass while steps of another kind have one.
@@ -230,11 +247,13 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
       leak.young.push_back(
           {each.step, std::min(each.bytes, most_bytes), std::min(each.count, most_count)});
       leak.live_bytes += leak.young.back().bytes;
+      leak.block_bytes += in_blocks(leak.young.back().bytes, leak.young.back().count);
       leak.live_count += leak.young.back().count;
       continue;
     }
     leak.added.push_back(each);
     bytes += each.bytes;
+    leak.block_bytes += in_blocks(each.bytes, each.count);
     leak.live_count += each.count;
     most_bytes = std::max(most_bytes, each.bytes);
     most_count = std::max(most_count, each.count);
@@ -242,8 +261,12 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   leak.trusted = std::min(leak.trusted, judged.trusted);
   leak.onset = leak.onset < 0 ? judged.onset : std::min(leak.onset, judged.onset);
   leak.times = std::max(leak.times, judged.times);
+  if (judged.judgement == Judgement::replaced) leak.live_count += group.held.back().count;
   leak.live_bytes += bytes + group.unborn_bytes;
+  leak.block_bytes += in_blocks(group.unborn_bytes, group.unborn_count);
   leak.live_count += group.unborn_count;
+  leak.unborn_count += group.unborn_count;
+  leak.unborn_bytes += group.unborn_bytes;
   // What a step left behind whose beginning the trace no longer has counts as earlier too.
   const auto cut = lifetimes_.begins_late() ? group.early_count : 0;
   if (group.unborn_count > 0) {
@@ -399,14 +422,18 @@ void DeviceDiagnosis::judge_places() {
   }
 }
 
-// The step of the program, from 0, in which the leak began, as far as the live blocks tell.
-std::int64_t DeviceDiagnosis::onset_in_program(const LineLeak& leak) const {
-  if (!lifetimes_.begins_late() || leak.earlier_count == 0) return leak.onset + steps_.before;
-  // As many steps back as blocks were there before the trace, at the rate of the trace.
+// As many steps as blocks were there before the trace, at the rate of the trace.
+std::int64_t DeviceDiagnosis::steps_before_trace(const LineLeak& leak) const {
+  if (!lifetimes_.begins_late()) return 0;
   const auto seen = std::max<std::int64_t>(1, leak.times);
   const auto span = std::max<std::int64_t>(1, leak.trusted - leak.onset);
   const auto each = std::max<std::int64_t>(1, (span + seen / 2) / seen);
-  return std::max<std::int64_t>(0, leak.onset + steps_.before - each * leak.earlier_count);
+  return each * leak.earlier_count;
+}
+
+// The step of the program, from 0, in which the leak began, as far as the live blocks tell.
+std::int64_t DeviceDiagnosis::onset_in_program(const LineLeak& leak) const {
+  return std::max<std::int64_t>(0, leak.onset + steps_.before - steps_before_trace(leak));
 }
 
 // Where each step keeps more than the one before, its batches grow, and with them what only the
@@ -465,6 +492,7 @@ void DeviceDiagnosis::report_leaks() {
   for (auto& [frame, leak] : leaks_) {
     const auto end = std::max(leak.trusted, leak.onset + 1);
     all.insert(all.end(), leak.added.begin(), leak.added.end());
+    leaked_before_ += leak.unborn_bytes;
     leak.added = summed(std::move(leak.added));
     auto left = leak.added;
     left.insert(left.end(), leak.young.begin(), leak.young.end());
@@ -486,8 +514,15 @@ void DeviceDiagnosis::report_leaks() {
     finding.bytes_per_step = rate.bytes_per_step;
     finding.period = rate.period;
     finding.onset_step = onset_in_program(leak);
+    leaking_steps_ =
+        std::max(leaking_steps_, steps_.count() - leak.onset + steps_before_trace(leak));
     finding.live_bytes = leak.live_bytes;
     finding.live_allocations = leak.live_count;
+    finding.block_bytes_per_step = rate.bytes_per_step * static_cast<double>(leak.block_bytes) /
+                                   static_cast<double>(std::max<std::int64_t>(1, leak.live_bytes));
+    // Of copies that each step replaces it is known when one more came, not how old they are.
+    if (!leak.traits.multiplied) finding.ages = ages_of(left, steps_.count());
+    finding.ages.before_trace = leak.unborn_count;
     finding.first_size = leak.first_size;
     finding.last_size = leak.last_size;
     const auto evidence = std::min(1.0, 0.5 + 0.05 * static_cast<double>(leak.times));
@@ -529,6 +564,7 @@ void DeviceDiagnosis::report_leaks() {
   auto& leaked = result.steps.leaked_after;
   leaked.resize(static_cast<std::size_t>(steps_.count()));
   for (const auto& each : all_left) leaked[static_cast<std::size_t>(each.step)] += each.bytes;
+  leaked.front() += leaked_before_;
   std::partial_sum(leaked.begin(), leaked.end(), leaked.begin());
   result.onset_step = result.findings.front().onset_step;
   for (const auto& finding : result.findings) {
@@ -589,7 +625,8 @@ bool DeviceDiagnosis::is_one_update() const {
 // Whether about as many bytes as leak were freed, in most steps, of what was allocated before the
 // trace: a full buffer does that, and its sizes vary.
 bool DeviceDiagnosis::is_made_up_for() const {
-  const auto leaked = result.steps.leaked_after.empty() ? 0 : result.steps.leaked_after.back();
+  const auto& series = result.steps.leaked_after;
+  const auto leaked = series.empty() ? 0 : series.back() - leaked_before_;
   std::int64_t freed = 0;
   std::int64_t steps = 0;
   std::int64_t last = -1;
@@ -736,8 +773,12 @@ void DeviceDiagnosis::tell_limits() {
                     lifetimes_.lost));
   }
   if (!sites_.any_frames()) {
-    const bool named = std::ranges::any_of(
-        result.findings, [](const Finding& finding) { return !finding.site.file.empty(); });
+    // Where it is undecided, live blocks by line are what is shown.
+    const bool named = result.verdict == Verdict::undecided
+                           ? names_a_live_block(snapshot_, sites_)
+                           : std::ranges::any_of(result.findings, [](const Finding& finding) {
+                               return !finding.site.file.empty();
+                             });
     limit(fmt::format(R"(events have no frames, so {}: record with stacks="python", context="all")",
                       named ? "lines are told by the live blocks alone" : "no line can be named"));
   } else {
@@ -753,8 +794,13 @@ void DeviceDiagnosis::tell_limits() {
     }
   }
   if (result.verdict == Verdict::leak) {
-    limit(fmt::format("a buffer bounded at more than {} steps would look the same",
-                      result.steps.seen));
+    limit(
+        fmt::format("a buffer bounded at more than {} steps would look the same", leaking_steps_));
+  } else if (result.verdict == Verdict::clean && steps_.count() <= few_steps) {
+    limit(
+        fmt::format("a leak that comes less often than each of the {} steps seen would not show: "
+                    "record ten steps or more",
+                    steps_.count()));
   }
   if (steps_.source == "sizes") {
     limit("steps were found by their sizes alone: frames or marks of steps would make it sure");

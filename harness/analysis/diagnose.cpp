@@ -10,6 +10,7 @@
 #include "device_diagnosis.h"
 #include "leaklab/diagnosis.h"
 #include "lifetimes.h"
+#include "memory_levels.h"
 #include "out_of_memory.h"
 #include "sites.h"
 
@@ -70,10 +71,8 @@ std::string verdict_sentence(const Diagnosis& diagnosis) {
         "free before{}.",
         fmt::group_digits(steps.seen), unjudged);
   }
-  const auto& worst = diagnosis.findings.front();
-  auto text =
-      fmt::format("Leak of {} a step since step {}, at {}", bytes_text(diagnosis.bytes_per_step),
-                  diagnosis.onset_step, named(worst.site));
+  auto text = fmt::format("Leak of {}, at {}", rates_text(diagnosis, bytes_text),
+                          named(diagnosis.findings.front().site));
   if (diagnosis.findings.size() > 1) {
     text += fmt::format(" and {} more line{}", diagnosis.findings.size() - 1,
                         diagnosis.findings.size() == 2 ? "" : "s");
@@ -100,6 +99,18 @@ auto weight(const Diagnosis& diagnosis, bool did_little) {
                        : did_little                          ? 0
                                                              : 2;
   return std::tuple(verdict, diagnosis.bytes_per_step, diagnosis.steps.seen);
+}
+
+DeviceRate rate_of(const Diagnosis& leaking) {
+  DeviceRate rate{leaking.device, leaking.bytes_per_step, 0, leaking.onset_step};
+  double bytes = 0;
+  for (const auto& finding : leaking.findings) {
+    bytes += finding.bytes_per_step.value_or(0);
+    rate.block_bytes_per_step += finding.block_bytes_per_step;
+  }
+  // Leaks together repeat after other periods than each by itself, and their rate is that.
+  if (bytes > 0) rate.block_bytes_per_step *= leaking.bytes_per_step / bytes;
+  return rate;
 }
 
 // Devices of which the file has live blocks and no history, beside others that have one.
@@ -130,6 +141,32 @@ std::string_view to_string(Verdict verdict) {
   return "undecided";
 }
 
+std::string rates_text(const Diagnosis& diagnosis, std::string (*text)(double bytes)) {
+  std::vector<DeviceRate> rates;
+  std::vector<std::vector<std::int64_t>> devices;  // of each of them
+  for (const auto& each : diagnosis.rates) {
+    const auto known = std::ranges::find_if(rates, [&](const DeviceRate& other) {
+      return std::pair(other.bytes_per_step, other.onset_step) ==
+             std::pair(each.bytes_per_step, each.onset_step);
+    });
+    if (known == rates.end()) {
+      rates.push_back(each);
+      devices.push_back({each.device});
+    } else {
+      devices[static_cast<std::size_t>(known - rates.begin())].push_back(each.device);
+    }
+  }
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at < rates.size(); ++at) {
+    const auto where = !has_several_devices(diagnosis) ? ""
+                       : devices[at].size() == 1       ? " on " + devices_text(devices[at])
+                                                       : " on each of " + devices_text(devices[at]);
+    parts.push_back(fmt::format("{} a step{} since step {}", text(rates[at].bytes_per_step), where,
+                                rates[at].onset_step));
+  }
+  return fmt::format("{}", fmt::join(parts, parts.size() == 2 ? " and " : ", "));
+}
+
 std::string devices_text(const std::vector<std::int64_t>& devices) {
   return fmt::format("device{} {}", devices.size() == 1 ? "" : "s",
                      fmt::join(devices, devices.size() == 2 ? " and " : ", "));
@@ -141,12 +178,18 @@ bool has_several_devices(const Diagnosis& diagnosis) {
 
 Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
   const Sites sites(snapshot);
+  const auto unused = caches(snapshot);
   std::vector<Diagnosis> devices;
   for (std::size_t device = 0; device < snapshot.traces.size(); ++device) {
     // A single event is what recording of the state alone leaves.
     if (snapshot.traces[device].size() < 2) continue;
     if (options.device >= 0 && options.device != static_cast<std::int64_t>(device)) continue;
-    devices.push_back(diagnose_device(snapshot, device, sites, options));
+    auto& each = devices.emplace_back(diagnose_device(snapshot, device, sites, options));
+    if (each.verdict == Verdict::leak) each.rates = {rate_of(each)};
+    const auto cache = unused.find(each.device);
+    if (cache == unused.end()) continue;
+    std::ranges::move(unused_memory(each.device, cache->second, snapshot.traces[device]),
+                      std::back_inserter(each.device_lookalikes));
   }
   Diagnosis diagnosis;
   if (devices.empty()) {
@@ -155,7 +198,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
                     "and dump after ten steps or more; with a second snapshot from later, `leaklab "
                     "diff BEFORE AFTER` shows what grew",
                     record_call));
-    if (!sites.any_frames()) {
+    if (!names_a_live_block(snapshot, sites)) {
       diagnosis.limits.emplace_back("blocks have no frames, so no line can be named");
     }
   } else {
@@ -181,10 +224,12 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
         main->bytes_per_step += at->bytes_per_step;
         main->onset_step = std::min(main->onset_step, at->onset_step);
         std::ranges::move(at->findings, std::back_inserter(main->findings));
+        std::ranges::move(at->rates, std::back_inserter(main->rates));
       } else if (at->verdict == Verdict::undecided) {
         main->limits.push_back(fmt::format("device {}: {}", at->device, at->limits.front()));
       }
       std::ranges::move(at->lookalikes, std::back_inserter(main->lookalikes));
+      std::ranges::move(at->device_lookalikes, std::back_inserter(main->device_lookalikes));
       if (!main->oom) main->oom = std::move(at->oom);
     }
     diagnosis = std::move(*main);
@@ -200,8 +245,9 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
     std::ranges::sort(unjudged);
     diagnosis.judged = std::move(judged);
     diagnosis.unjudged = std::move(unjudged);
-    // Those of one device are sorted already.
+    std::ranges::stable_sort(diagnosis.rates, std::greater{}, &DeviceRate::block_bytes_per_step);
     std::ranges::stable_sort(diagnosis.lookalikes, std::greater{}, &Lookalike::bytes);
+    std::ranges::stable_sort(diagnosis.device_lookalikes, std::greater{}, &Lookalike::bytes);
     diagnosis.lookalikes.resize(std::min(diagnosis.lookalikes.size(), most_lookalikes));
     std::ranges::stable_sort(diagnosis.findings, std::greater{}, [](const Finding& finding) {
       return finding.bytes_per_step.value_or(0);
@@ -211,7 +257,13 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
   for (const auto& block : snapshot.blocks) {
     if (is_live(block)) diagnosis.live_bytes += bytes_of(block);
   }
-  for (const auto& segment : snapshot.segments) diagnosis.reserved_bytes += segment.total_size;
+  for (const auto& [device, each] : unused) {
+    diagnosis.cache.reserved += each.reserved;
+    diagnosis.cache.bytes += each.bytes;
+    diagnosis.cache.releasable += each.releasable;
+    diagnosis.cache.stretches += each.stretches;
+    diagnosis.cache.largest = std::max(diagnosis.cache.largest, each.largest);
+  }
   diagnosis.steps.asked = options.steps;
   diagnosis.summary = summary_of(diagnosis);
   return diagnosis;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -66,22 +65,14 @@ std::int64_t device_bytes(const std::string& size) {
 // Linear: the segments grow as what leaks, in blocks that the allocator rounds up.
 std::optional<TimeLeft> time_left(const Snapshot& snapshot, const Diagnosis& diagnosis,
                                   std::int64_t memory) {
-  constexpr double smallest_block = 512;
   std::optional<TimeLeft> first;
   if (memory == 0 || diagnosis.verdict != Verdict::leak) return first;
-  std::map<std::int64_t, double> rates;
-  for (const auto& finding : diagnosis.findings) {
-    if (finding.live_allocations <= 0 || finding.live_bytes <= 0) continue;
-    const auto mean =
-        static_cast<double>(finding.live_bytes) / static_cast<double>(finding.live_allocations);
-    const auto rounded = std::ceil(mean / smallest_block) * smallest_block;
-    rates[finding.device] += finding.bytes_per_step.value_or(0) * rounded / mean;
-  }
-  for (const auto& [device, rate] : rates) {
+  for (const auto& each : diagnosis.rates) {
+    const auto rate = each.block_bytes_per_step;
     if (rate <= 0) continue;
-    TimeLeft left{device, memory, 0, rate, 0};
+    TimeLeft left{each.device, memory, 0, rate, 0};
     for (const auto& segment : snapshot.segments) {
-      if (segment.device == device) left.reserved += segment.total_size;
+      if (segment.device == each.device) left.reserved += segment.total_size;
     }
     if (left.reserved < memory) {
       left.steps = static_cast<std::int64_t>(static_cast<double>(memory - left.reserved) / rate);

@@ -83,6 +83,24 @@ std::string steps_line(const Diagnosis& diagnosis) {
   return text;
 }
 
+// Whether the first finding, which is the fastest one, is half of all that leaks or more.
+bool is_most(const Diagnosis& diagnosis) {
+  return diagnosis.findings.front().bytes_per_step.value_or(0) * 2 >= diagnosis.bytes_per_step;
+}
+
+// ", up to 12 steps old (median 6)".
+std::string ages_text(const Ages& ages) {
+  std::string text;
+  if (ages.oldest >= 0) {
+    text = fmt::format(", up to {} old (median {})", counted(ages.oldest, "step"),
+                       grouped(ages.median));
+  }
+  if (ages.before_trace > 0) {
+    text += fmt::format(", {} of them from before the trace", grouped(ages.before_trace));
+  }
+  return text;
+}
+
 constexpr std::int64_t gibibyte = std::int64_t{1} << 30;
 
 // As a caller says it, "80 GiB", "79.25 GiB", where that has few digits.
@@ -95,7 +113,7 @@ std::string memory_text(std::int64_t bytes) {
 // How long until the device is full, as far as its size is known.
 std::string time_left_text(const Diagnosis& diagnosis, const DiagnoseView& view) {
   const auto& left = view.time_left;
-  if (diagnosis.bytes_per_step <= 0) return "";
+  if (diagnosis.rates.empty() || diagnosis.rates.front().block_bytes_per_step <= 0) return "";
   if (was_full(diagnosis)) {
     const auto step = diagnosis.oom->step;
     return fmt::format("The memory was full {}{}.",
@@ -105,27 +123,39 @@ std::string time_left_text(const Diagnosis& diagnosis, const DiagnoseView& view)
   if (left) {
     const auto when =
         left->steps == 0 ? "now" : fmt::format("after {}", counted(left->steps, "more step"));
-    return fmt::format("{} of {} is full {} ({} a step in whole blocks, {} reserved at the dump).",
-                       left->device > 0 ? fmt::format("Device {}", left->device) : "A device",
-                       memory_text(left->memory), when, size_text(left->bytes_per_step),
-                       size_text(left->reserved));
+    return fmt::format(
+        "{} of {} is full {} ({} a step in whole blocks of {} B, {} reserved at the "
+        "dump).",
+        left->device > 0 ? fmt::format("Device {}", left->device) : "A device",
+        memory_text(left->memory), when, size_text(left->bytes_per_step), block_bytes,
+        size_text(left->reserved));
   }
-  const auto steps = static_cast<std::int64_t>(std::ceil(gibibyte / diagnosis.bytes_per_step));
+  const auto& fastest = diagnosis.rates.front();
+  const auto steps = static_cast<std::int64_t>(std::ceil(gibibyte / fastest.block_bytes_per_step));
   return fmt::format(
-      "Each {} another GiB; --device-memory 80GiB tells when a device of that size is full.",
-      steps == 1 ? "step takes" : fmt::format("{} steps take", grouped(steps)));
+      "In whole blocks of {} B, each {} another GiB{}; --device-memory 80GiB tells when a device "
+      "of "
+      "that size is full.",
+      block_bytes, steps == 1 ? "step takes" : fmt::format("{} steps take", grouped(steps)),
+      diagnosis.rates.size() > 1 ? " of " + devices_text({fastest.device}) : "");
 }
 
 std::string sentence(const Diagnosis& diagnosis, const DiagnoseView& view, const Style& style) {
   std::string text;
   if (diagnosis.verdict == Verdict::leak) {
     const auto& worst = diagnosis.findings.front();
-    text =
-        fmt::format("{} a step {} left behind since step {}, ", size_text(diagnosis.bytes_per_step),
-                    diagnosis.bytes_per_step == 1 ? "is" : "are", diagnosis.onset_step);
-    text += diagnosis.findings.size() == 1
-                ? fmt::format("allocated at {}.", where(worst.site))
-                : fmt::format("most of it allocated at {}.", where(worst.site));
+    const auto more = diagnosis.findings.size() - 1;
+    // Of one device the sentence is shorter.
+    text = diagnosis.rates.size() > 1
+               ? fmt::format("Left behind are {}, ", rates_text(diagnosis, size_text))
+               : fmt::format("{} a step {} left behind since step {}, ",
+                             size_text(diagnosis.bytes_per_step),
+                             diagnosis.bytes_per_step == 1 ? "is" : "are", diagnosis.onset_step);
+    text += fmt::format("{}allocated at {}{}.", more > 0 && is_most(diagnosis) ? "most of it " : "",
+                        where(worst.site),
+                        more == 0 || is_most(diagnosis)
+                            ? ""
+                            : fmt::format(" and {} more line{}", more, more == 1 ? "" : "s"));
     if (diagnosis.period > 1) text += fmt::format(" It repeats every {} steps.", diagnosis.period);
     text += " " + time_left_text(diagnosis, view);
   } else if (diagnosis.verdict == Verdict::clean) {
@@ -143,35 +173,40 @@ std::string sentence(const Diagnosis& diagnosis, const DiagnoseView& view, const
 
 constexpr std::size_t least_plot = 16;
 
+// Of bytes or of a number.
+using ValueText = std::string (*)(std::int64_t);
+
 // "step 0: 68.7 MiB, step 10: 69.0 MiB, ...": a few of the steps, the last one with them.
-std::string points(const std::vector<std::int64_t>& values, std::int64_t first_step) {
+std::string points(const std::vector<std::int64_t>& values, std::int64_t first_step,
+                   ValueText value_text) {
   constexpr std::size_t most = 4;
   const auto count = std::min(most, values.size());
   std::string text;
   for (std::size_t point = 0; point < count; ++point) {
     const auto at = point * (values.size() - 1) / (count - 1);
     text += fmt::format("{}step {}: {}", point == 0 ? "" : ", ",
-                        first_step + static_cast<std::int64_t>(at), size_text(values[at]));
+                        first_step + static_cast<std::int64_t>(at), value_text(values[at]));
   }
   return text;
 }
 
 // As wide as the terminal allows.
 std::string plot(std::string_view label, const std::vector<std::int64_t>& values,
-                 std::int64_t first_step, const Style& style) {
+                 std::int64_t first_step, const Style& style, ValueText value_text = size_text) {
   if (values.size() < 2) return "";
   constexpr std::size_t indent = 25;
   const auto room = [&](std::size_t most, std::size_t beside) {
     if (style.width == 0) return most;
     return std::min(most, std::max(least_plot + beside, style.width) - beside);
   };
-  const auto range = fmt::format("  {} to {}", size_text(values.front()), size_text(values.back()));
+  const auto range =
+      fmt::format("  {} to {}", value_text(values.front()), value_text(values.back()));
   // The label has a line of its own where little is left beside it.
   const bool narrow = text_width(style) < indent + least_plot + range.size();
   const auto column = narrow ? 4 : indent;
   const auto start = narrow ? fmt::format("  {}", label) : fmt::format("  {:22} ", label);
   if (!style.unicode) {
-    return labelled(start, points(values, first_step), column, style) + '\n';
+    return labelled(start, points(values, first_step, value_text), column, style) + '\n';
   }
   return fmt::format("{}{}{}{}\n", start, narrow ? "\n    " : "",
                      sparkline(values, room(48, column + range.size())), range);
@@ -187,8 +222,8 @@ std::string finding_text(const Diagnosis& diagnosis, const Finding& finding, boo
   auto text = fmt::format("\n{}\n", tinted(wrapped(place, 2, style), Tint::bold, style));
   text +=
       wrapped(fmt::format(
-                  "{}{} live in {}{}", rate, size_text(finding.live_bytes),
-                  counted(finding.live_allocations, "allocation"),
+                  "{}{} live in {}{}{}", rate, size_text(finding.live_bytes),
+                  counted(finding.live_allocations, "allocation"), ages_text(finding.ages),
                   finding.onset_step < 0 ? "" : fmt::format(", since step {}", finding.onset_step)),
               4, style) +
       '\n';
@@ -235,6 +270,34 @@ std::string oom_text(const FailedAllocation& oom, bool several, const Style& sty
   return text + sites_text(oom.live_sites, 5, style);
 }
 
+std::string lookalikes_text(const Diagnosis& diagnosis, const Style& style) {
+  if (diagnosis.lookalikes.empty() && diagnosis.device_lookalikes.empty()) return "";
+  std::string text = "\nno leak although it looks so\n";
+  const auto add = [&](const Lookalike& each, const std::string& place) {
+    text += wrapped(fmt::format("{}{}{}: {}", size_text(each.bytes), place,
+                                its_device(diagnosis, each.device), each.reason),
+                    2, style) +
+            '\n';
+  };
+  for (const auto& each : diagnosis.lookalikes) add(each, " at " + where(each.site));
+  for (const auto& each : diagnosis.device_lookalikes) add(each, "");
+  return text;
+}
+
+// What is reserved at the dump beyond what is live, and in what pieces.
+std::string cache_line(const Diagnosis& diagnosis, const Style& style) {
+  const auto& cache = diagnosis.cache;
+  if (cache.reserved == 0) return "";
+  auto text = fmt::format("at the dump {} are live and {} reserved",
+                          size_text(diagnosis.live_bytes), size_text(cache.reserved));
+  if (cache.bytes > 0) {
+    text += fmt::format(", {} of it cached and unused in {}", size_text(cache.bytes),
+                        counted(cache.stretches, "piece"));
+    if (cache.stretches > 1) text += fmt::format(" of at most {}", size_text(cache.largest));
+  }
+  return '\n' + wrapped(text, 0, style) + '\n';
+}
+
 // Half a line number or a function that is cut off would be a wrong one; folders may go.
 Table changes_table(const std::vector<SiteChange>& changes, bool folders, const Style& style) {
   Table table({{"more bytes", Align::right},
@@ -273,19 +336,18 @@ std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,
   }
   const auto first_step = diagnosis.steps.count - diagnosis.steps.seen;
   text += plot("live after each step", diagnosis.steps.live_after, first_step, style);
+  // A leak of small tensors shows in their number alone.
+  if (leak) {
+    text += plot("their number", diagnosis.steps.live_counts, first_step, style,
+                 [](std::int64_t count) { return grouped(count); });
+  }
   if (leak) text += plot("of it what leaks", diagnosis.steps.leaked_after, first_step, style);
   if (leak) text += "\nwhat leaks\n";
   if (!leak && !diagnosis.findings.empty()) text += "\nlive at the dump\n";
   for (const auto& finding : diagnosis.findings) {
     text += finding_text(diagnosis, finding, view.frames, style);
   }
-  if (!diagnosis.lookalikes.empty()) text += "\nno leak although it looks so\n";
-  for (const auto& each : diagnosis.lookalikes) {
-    text += wrapped(fmt::format("{} at {}{}: {}", size_text(each.bytes), where(each.site),
-                                its_device(diagnosis, each.device), each.reason),
-                    2, style) +
-            '\n';
-  }
+  text += lookalikes_text(diagnosis, style);
   if (diagnosis.oom) {
     text += oom_text(*diagnosis.oom, has_several_devices(diagnosis), style);
   } else if (diagnosis.peak_bytes > 0 && !diagnosis.peak_sites.empty()) {
@@ -293,6 +355,7 @@ std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,
                         on_its_device(diagnosis));
     text += sites_text(diagnosis.peak_sites, 3, style);
   }
+  text += cache_line(diagnosis, style);
   // The first one of an undecided file is its verdict's sentence.
   const std::size_t told = diagnosis.verdict == Verdict::undecided ? 1 : 0;
   if (diagnosis.limits.size() > told) text += "\nwhat the recording can't tell\n";

@@ -3,8 +3,9 @@
     python3 tests/viewer/check.py [--build build/core] [--viewer MemoryViz.js] SNAPSHOT...
 
 Reads each snapshot, writes it as a pickle and as JSON, and compares with the original: what Python's
-two unpicklers make of it; where torch is installed, what each command of torch.cuda._memory_viz
-prints; with --viewer (torch/utils/viz/MemoryViz.js of PyTorch's repository) and node, what the
+two unpicklers make of it; where torch is found (PYTHONPATH may name the folder that ci/setup.sh put
+LibTorch's wheel into), what each command of torch.cuda._memory_viz prints and what its functions
+return; with --viewer (torch/utils/viz/MemoryViz.js of PyTorch's repository) and node, what the
 viewer's own unpickler makes of it.
 """
 
@@ -18,7 +19,28 @@ import subprocess
 import sys
 import tempfile
 
-COMMANDS = ["stats", "trace", "trace_plot", "segment_plot"]  # the others use the network
+COMMANDS = ["stats", "trace", "trace_plot", "segment_plot"]  # the others load flamegraph.pl
+# Its functions by name: segsum(), which "stats" prints, and those of flame graphs, which give the
+# lines that flamegraph.pl would draw. In one process: torch loads slowly.
+FUNCTIONS = """
+import pickle, sys
+import torch.cuda._memory_viz as viz
+
+def read(path):
+    with open(path, "rb") as file:
+        data = pickle.load(file)
+    return {"segments": data, "device_traces": []} if isinstance(data, list) else data
+
+def lines(graph):
+    return lambda data: graph(data, format_flamegraph=lambda text: text)
+
+theirs, copy = map(read, sys.argv[1:])
+for name, function in (("segsum", viz.segsum), ("segments", lines(viz.segments)),
+                       ("memory", lines(viz.memory))):
+    expected = function(theirs)
+    assert expected and function(copy) == expected, name
+    print(name + "()")
+"""
 # What unpickle() of MemoryViz.js gives, big integers as text.
 NODE = """
 const fs = require("fs");
@@ -77,6 +99,9 @@ def check(path, options, folder):
             theirs = memory_viz(command, path, folder)
             assert theirs and memory_viz(command, copy, folder) == theirs, command
             passed.append(command)
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", FUNCTIONS, path, str(copy)],
+                              check=True, stdout=subprocess.PIPE)
+        passed += done.stdout.decode().split()
     if options.viewer:
         (folder / "unpickle.js").write_text(NODE)
         done = subprocess.run(["node", str(folder / "unpickle.js"), options.viewer, str(copy)],

@@ -38,14 +38,27 @@ struct CodeSite {
   friend auto operator<=>(const CodeSite&, const CodeSite&) = default;
 };
 
+// For how many steps things that are live at the dump have been there: whole steps of the trace
+// that ended since they were allocated, so that what the last step made is 1 old.
+struct Ages {
+  std::int64_t oldest = -1;  // of those that the trace shows; -1: none, or it has no steps
+  std::int64_t median = -1;
+  std::int64_t before_trace = 0;  // how many more were there before the trace began
+};
+
+// The caching allocator rounds each block up to a multiple of that.
+inline constexpr std::int64_t block_bytes = 512;
+
 struct Finding {
   std::string taxonomy;  // the likely class, "L02"; empty for mere live memory
   std::string channel = "requested";
   std::int64_t device = 0;
   CodeSite site;                         // the innermost frame of the user's code that allocated
   std::optional<double> bytes_per_step;  // requested bytes, mean over one period; none: no rate
+  double block_bytes_per_step = 0;       // the same in whole blocks; 0 where there is no rate
   std::int64_t live_bytes = 0;           // requested, of what leaked, at the dump
-  std::int64_t live_allocations = 0;     // their number
+  std::int64_t live_allocations = 0;     // the number of those that hold it
+  Ages ages;                             // of them; unknown where each step replaces them
   double confidence = 0;                 // 0 to 1
   std::string reason;                    // why it is taken for a leak, or what it is
   std::string fix;                       // what to change
@@ -64,6 +77,33 @@ struct Lookalike {
   CodeSite site;
   std::int64_t bytes = 0;
   std::string reason;
+  std::string channel = "requested";  // of a whole device: "reserved", "inactive_split", "peak"
+};
+
+// What is live at the dump of one line.
+struct Survivors {
+  CodeSite site;
+  std::int64_t bytes = 0;  // requested
+  std::int64_t allocations = 0;
+  Ages ages;
+};
+
+// What is reserved at the dump, and unused.
+struct Cache {
+  std::int64_t reserved = 0;  // bytes in segments
+  std::int64_t bytes = 0;     // of these in no block that is in use: cached
+  // Of these what empty_cache() gives back: in segments without blocks in use, or expandable ones.
+  std::int64_t releasable = 0;
+  std::int64_t stretches = 0;  // how many pieces the cached bytes are in
+  std::int64_t largest = 0;    // bytes of the longest one
+};
+
+// How fast a device leaks.
+struct DeviceRate {
+  std::int64_t device = 0;
+  double bytes_per_step = 0;        // requested
+  double block_bytes_per_step = 0;  // in whole blocks, as its segments grow
+  std::int64_t onset_step = -1;
 };
 
 struct FailedAllocation {
@@ -87,10 +127,13 @@ struct StepsFound {
   // "annotations", "metadata", "call stacks", "snapshots", "optimizer", "sizes", "given" or "none"
   std::string source = "none";
   double confidence = 0;
-  std::int64_t asked = 0;                // as the caller told; 0: not told
-  std::vector<std::int64_t> kinds;       // steps of each kind, training and evaluation for example
-  std::vector<std::int64_t> live_after;  // requested bytes live after each whole step
-  std::vector<std::int64_t> leaked_after;  // of these what leaks; empty: nothing does
+  std::int64_t asked = 0;                 // as the caller told; 0: not told
+  std::vector<std::int64_t> kinds;        // steps of each kind, training and evaluation for example
+  std::vector<std::int64_t> live_after;   // requested bytes live after each whole step
+  std::vector<std::int64_t> live_counts;  // the number of allocations live then
+  // Of live_after what leaks, with what of it was there before the trace: the last one is what the
+  // findings have live. Empty: nothing leaks.
+  std::vector<std::int64_t> leaked_after;
 };
 
 // Of all devices, but where it says: of `device`.
@@ -103,16 +146,23 @@ struct Diagnosis {
   std::int64_t onset_step = -1;        // the first step that left something behind; -1: none
   std::int64_t period = 0;             // steps after which the growth repeats; 0: irregular
   StepsFound steps;                    // of `device`
+  std::vector<DeviceRate> rates;       // of each device that leaks, fastest first
   std::vector<Finding> findings;       // leaks, fastest first; live sites where there is no history
-  std::vector<Lookalike> lookalikes;   // largest first
+  std::vector<Lookalike> lookalikes;   // of lines, largest first
+  // Of whole devices: the cache, free memory between live blocks, a high-water mark.
+  std::vector<Lookalike> device_lookalikes;
   std::optional<FailedAllocation> oom;  // of `device` if it has one
   std::int64_t live_bytes = 0;          // requested bytes live at the dump
-  std::int64_t reserved_bytes = 0;      // bytes in segments
+  Cache cache;                          // the longest stretch is of any device
+  std::vector<Survivors> survivors;     // of `device`, largest first, at most ten
   std::int64_t peak_bytes = 0;          // highest requested level in the trace of `device`
   std::vector<std::pair<CodeSite, std::int64_t>> peak_sites;  // what made it, largest first
   std::vector<std::string> limits;  // what the recording can't tell, and how to record it
   std::string summary;              // one or two sentences, and one more of `oom`
 };
+
+// "640 B a step since step 0", and of several devices which of them; `text` says how many bytes.
+std::string rates_text(const Diagnosis& diagnosis, std::string (*text)(double bytes));
 
 // "device 1", "devices 0 and 1".
 std::string devices_text(const std::vector<std::int64_t>& devices);

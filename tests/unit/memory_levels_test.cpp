@@ -1,0 +1,413 @@
+// What a diagnosis tells of memory by steps, ages, blocks and segments.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "expect_diagnosis.h"
+#include "made_snapshot.h"
+#include "report/diagnose_text.h"
+
+namespace leaklab {
+namespace {
+
+using made::after;
+using made::change;
+using made::expect_leak;
+using made::Program;
+using made::Training;
+using testing::AllOf;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::Field;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+constexpr std::int64_t mebibyte = 1 << 20;
+
+// A training that keeps a tensor of that size on line 16 in each step from that one on.
+Program training_that_keeps(int steps, std::int64_t size, int from = 0) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < steps; ++step) {
+    training.step();
+    if (size > 0 && step >= from) program.alloc(Program::line(16), size);
+  }
+  return program;
+}
+
+const Survivors& of_line(const Diagnosis& found, std::int64_t line) {
+  static const Survivors none;
+  for (const auto& each : found.survivors) {
+    if (each.site.line == line) return each;
+  }
+  ADD_FAILURE() << "nothing lives of line " << line;
+  return none;
+}
+
+// As one line, wherever the text breaks its own.
+std::string text_of(const Diagnosis& found) {
+  std::istringstream words(diagnose_text("s", found, {}, {}));
+  std::string text;
+  for (std::string word; words >> word;) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+// ---------------------------------------------------------------- steps and ages
+
+TEST(MemoryLevels, the_number_of_live_allocations_is_told_after_each_step) {
+  auto program = training_that_keeps(12, 640);
+  const auto found = after(program);
+  ASSERT_THAT(found.steps.live_counts, SizeIs(12));
+  // Three layers; a batch and a loss that live to the next step; what is kept.
+  EXPECT_EQ(found.steps.live_counts.front(), 3 + 2 + 1);
+  EXPECT_EQ(found.steps.live_counts.back(), 3 + 2 + 12);
+  EXPECT_EQ(to_json(found)["steps"]["live_counts"].size(), 12u);
+  EXPECT_THAT(text_of(found), HasSubstr("their number step 0: 6, step 3: 9, "));
+}
+
+TEST(MemoryLevels, what_is_live_is_told_by_line_with_its_age_in_steps) {
+  auto program = training_that_keeps(12, 640);
+  const auto found = after(program);
+  EXPECT_EQ(found.survivors.front().site.line, 3) << "the largest comes first";
+  EXPECT_EQ(of_line(found, 16).allocations, 12);
+  EXPECT_EQ(of_line(found, 16).bytes, 12 * 640);
+  EXPECT_EQ(of_line(found, 16).ages.oldest, 12);
+  EXPECT_EQ(of_line(found, 16).ages.median, 7);
+  EXPECT_EQ(of_line(found, 10).ages.oldest, 1) << "the batch of the last step";
+  EXPECT_EQ(of_line(found, 3).ages.oldest, 12) << "the model, built before the first step";
+  EXPECT_EQ(found.findings.front().ages.oldest, 12);
+  EXPECT_EQ(found.findings.front().ages.before_trace, 0);
+  const auto json = to_json(found);
+  EXPECT_EQ(json["findings"][0]["age_steps"]["median"], 7);
+  EXPECT_EQ(json["survivors"][0]["age_steps"]["oldest"], 12);
+  EXPECT_THAT(text_of(found), HasSubstr("live in 12 allocations, up to 12 steps old (median 7), "));
+}
+
+TEST(MemoryLevels, what_lived_before_the_trace_has_no_age_and_is_counted) {
+  auto program = training_that_keeps(40, 640);
+  // Of a step: a batch, three outputs and gradients, a loss, each freed, and what is kept.
+  program.keep_newest(8 * (8 + 2 * 8 + 1));
+  const auto found = after(program);
+  ASSERT_THAT(found.findings, SizeIs(1)) << found.summary;
+  ASSERT_EQ(found.steps.seen, 8);
+  const auto& ages = found.findings.front().ages;
+  EXPECT_EQ(ages.oldest, 8);
+  EXPECT_EQ(ages.before_trace, 32);
+  EXPECT_EQ(of_line(found, 16).ages.before_trace, 32);
+  EXPECT_EQ(of_line(found, 3).ages.oldest, -1);
+  EXPECT_TRUE(to_json(found)["survivors"][0]["age_steps"]["oldest"].is_null());
+  EXPECT_THAT(text_of(found),
+              HasSubstr("up to 8 steps old (median 5), 32 of them from before the trace"));
+}
+
+TEST(MemoryLevels, the_series_of_a_leak_begins_with_what_of_it_was_there_before_the_trace) {
+  auto program = training_that_keeps(40, 640);
+  program.keep_newest(8 * (8 + 2 * 8 + 1));
+  const auto found = after(program);
+  ASSERT_THAT(found.steps.leaked_after, SizeIs(8)) << found.summary;
+  EXPECT_EQ(found.steps.leaked_after.front(), 33 * 640);
+  EXPECT_EQ(found.steps.leaked_after.back(), 40 * 640);
+  EXPECT_EQ(found.findings.front().live_bytes, 40 * 640);
+}
+
+TEST(MemoryLevels, a_buffer_that_would_look_the_same_holds_what_was_there_before_the_trace_too) {
+  auto program = training_that_keeps(40, 640);
+  program.keep_newest(8 * (8 + 2 * 8 + 1));
+  EXPECT_THAT(after(program).limits, Contains(HasSubstr("bounded at more than 40 steps would")));
+  auto late = training_that_keeps(40, 640, 20);
+  EXPECT_THAT(after(late).limits, Contains(HasSubstr("bounded at more than 20 steps would")));
+}
+
+TEST(MemoryLevels, a_tensor_that_a_larger_one_replaces_is_one_allocation_without_an_age) {
+  Program program;
+  Training training(program);
+  std::uint64_t history = 0;
+  for (int step = 0; step < 20; ++step) {
+    training.step();
+    const auto larger = program.alloc(Program::line(16), 2048 * (step + 1));
+    if (history != 0) program.free(history, Program::line(16));
+    history = larger;
+  }
+  const auto found = after(program);
+  expect_leak(found, 16, 2048, 0);
+  EXPECT_EQ(found.findings.front().live_allocations, 1);
+  EXPECT_EQ(found.findings.front().ages.oldest, -1);
+}
+
+TEST(MemoryLevels, copies_that_each_step_replaces_have_no_age) {
+  Program program;
+  Training training(program);
+  std::vector<std::uint64_t> copies;
+  for (int step = 0; step < 40; ++step) {
+    training.step();
+    for (auto& copy : copies) {
+      const auto fresh = program.alloc(Program::line(17), 640);
+      program.free(std::exchange(copy, fresh), Program::line(17));
+    }
+    if (step % 4 == 2) copies.push_back(program.alloc(Program::line(17), 640));
+  }
+  const auto found = after(program);
+  expect_leak(found, 17, 640.0 / 4, 2);
+  EXPECT_EQ(found.findings.front().ages.oldest, -1);
+  EXPECT_EQ(of_line(found, 17).ages.oldest, 1);
+}
+
+TEST(MemoryLevels, a_clean_verdict_on_few_steps_says_what_would_not_show_in_them) {
+  auto few = training_that_keeps(4, 0);
+  const auto found = after(few);
+  EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+  EXPECT_THAT(found.limits, Contains(HasSubstr("than each of the 4 steps seen would not show")));
+  auto many = training_that_keeps(12, 0);
+  EXPECT_THAT(after(many).limits, Not(Contains(HasSubstr("would not show"))));
+}
+
+TEST(MemoryLevels, no_line_is_said_to_be_unknown_that_is_shown) {
+  auto program = training_that_keeps(12, 640);
+  auto snapshot = program.dump();
+  // Of the state alone: blocks have frames, events have none or are not there.
+  change(snapshot.traces[0], [](TraceEvent& event) { event.stack = 0; });
+  for (const std::size_t events : {std::size_t{0}, std::size_t{40}}) {
+    auto part = snapshot;
+    part.traces[0] = made::part(snapshot.traces[0], 0, events);
+    const auto found = diagnose(part);
+    ASSERT_EQ(found.verdict, Verdict::undecided);
+    ASSERT_FALSE(found.findings.front().site.file.empty());
+    EXPECT_THAT(found.limits, Each(Not(HasSubstr("no line can be named")))) << events;
+    for (auto& block : part.blocks) block.stack = 0;
+    EXPECT_THAT(diagnose(part).limits, Contains(HasSubstr("no line can be named"))) << events;
+  }
+}
+
+// ---------------------------------------------------------------- blocks
+
+TEST(MemoryLevels, a_leak_of_scalars_is_told_in_whole_blocks_too) {
+  auto program = training_that_keeps(12, 4);
+  const auto found = after(program);
+  expect_leak(found, 16, 4, 0);
+  EXPECT_NEAR(found.findings.front().block_bytes_per_step, 512, 0.001);
+  ASSERT_THAT(found.rates, SizeIs(1));
+  EXPECT_NEAR(found.rates[0].block_bytes_per_step, 512, 0.001);
+  EXPECT_EQ(to_json(found)["rates"][0]["block_bytes_per_step"], 512);
+  EXPECT_THAT(text_of(found),
+              HasSubstr("whole blocks of 512 B, each 2,097,152 steps take another GiB"));
+}
+
+TEST(MemoryLevels, blocks_of_small_and_large_tensors_of_one_line_are_rounded_apart) {
+  Program program;
+  Training training(program);
+  for (int step = 0; step < 12; ++step) {
+    training.step();
+    for (int scalar = 0; scalar < 3; ++scalar) program.alloc(Program::line(16), 4);
+    program.alloc(Program::line(16), 1 << 19);
+  }
+  EXPECT_NEAR(after(program).findings.front().block_bytes_per_step, (1 << 19) + 3 * 512, 0.001);
+}
+
+// ---------------------------------------------------------------- several lines and devices
+
+// As many devices as there are programs.
+Snapshot on_devices(std::vector<Snapshot> programs) {
+  auto all = programs.front();
+  for (std::size_t device = 1; device < programs.size(); ++device) {
+    // The programs are alike, so their stacks are the same.
+    all.traces.push_back(programs[device].traces[0]);
+    auto segment = programs[device].segments[0];
+    segment.device = static_cast<std::int32_t>(device);
+    segment.first_block = static_cast<std::uint32_t>(all.blocks.size());
+    all.segments.push_back(segment);
+    all.blocks.insert(all.blocks.end(), programs[device].blocks.begin(),
+                      programs[device].blocks.end());
+  }
+  return all;
+}
+
+TEST(MemoryLevels, each_device_that_leaks_has_a_rate_of_its_own) {
+  auto small = training_that_keeps(12, 640);
+  auto large = training_that_keeps(12, 6400);
+  const auto apart = diagnose(on_devices({small.dump(), large.dump()}));
+  EXPECT_NEAR(apart.bytes_per_step, 7040, 0.001);
+  ASSERT_THAT(apart.rates, SizeIs(2));
+  EXPECT_EQ(apart.rates[0].device, 1);
+  EXPECT_NEAR(apart.rates[0].bytes_per_step, 6400, 0.001);
+  EXPECT_NEAR(apart.rates[1].bytes_per_step, 640, 0.001);
+  EXPECT_THAT(
+      apart.summary,
+      HasSubstr("Leak of 6,400 B a step on device 1 since step 0 and 640 B a step on device "
+                "0 since step 0, at train.py:16"));
+  EXPECT_THAT(text_of(apart),
+              AllOf(HasSubstr("Left behind are 6,400 B a step on device 1 since step 0 and "),
+                    HasSubstr("GiB of device 1; ")));
+  EXPECT_THAT(diagnose(on_devices({small.dump(), small.dump()})).summary,
+              HasSubstr("Leak of 640 B a step on each of devices 0 and 1 since step 0, at"));
+  EXPECT_THAT(after(small).summary, HasSubstr("Leak of 640 B a step since step 0, at"));
+}
+
+TEST(MemoryLevels, most_is_said_of_a_line_that_has_half_of_the_leak_or_more) {
+  for (const bool even : {false, true}) {
+    Program program;
+    Training training(program);
+    for (int step = 0; step < 12; ++step) {
+      training.step();
+      program.alloc(Program::line(16), 1024);
+      program.alloc(Program::line(17), even ? 1024 : 512);
+      if (even) program.alloc(Program::line(18), 1024);
+    }
+    const auto text = text_of(after(program));
+    EXPECT_EQ(text.find("most of it") == std::string::npos, even) << text;
+    EXPECT_EQ(text.find(" and 2 more lines.") != std::string::npos, even) << text;
+  }
+}
+
+// ---------------------------------------------------------------- segments
+
+struct Segments {
+  Snapshot snapshot;
+
+  // Blocks of it that are in use: offset and size.
+  void add(std::uint64_t address, std::int64_t size,
+           const std::vector<std::pair<std::uint64_t, std::int64_t>>& used = {},
+           bool expandable = false, std::int32_t device = 0) {
+    Segment segment;
+    segment.device = device;
+    segment.address = address;
+    segment.total_size = size;
+    segment.expandable = expandable;
+    segment.first_block = static_cast<std::uint32_t>(snapshot.blocks.size());
+    segment.blocks = static_cast<std::uint32_t>(used.size());
+    for (const auto& [offset, bytes] : used) {
+      snapshot.blocks.push_back(
+          {address + offset, bytes, bytes, 0, BlockState::active_allocated, Block::usual_keys});
+    }
+    snapshot.segments.push_back(segment);
+  }
+};
+
+TEST(MemoryLevels, what_is_cached_and_unused_is_told_with_the_pieces_that_it_is_in) {
+  Segments made;
+  made.add(0x1000000, 2 * mebibyte, {{512 << 10, 512 << 10}});
+  made.add(0x9000000, 20 * mebibyte);
+  made.add(0x5000000, mebibyte, {{0, mebibyte}});
+  const auto found = diagnose(made.snapshot);
+  EXPECT_EQ(found.cache.reserved, 23 * mebibyte);
+  EXPECT_EQ(found.cache.bytes, 23 * mebibyte - mebibyte - (512 << 10));
+  EXPECT_EQ(found.cache.releasable, 20 * mebibyte);
+  EXPECT_EQ(found.cache.stretches, 3);
+  EXPECT_EQ(found.cache.largest, 20 * mebibyte);
+  const auto json = to_json(found);
+  EXPECT_EQ(json["cached_bytes"], found.cache.bytes);
+  EXPECT_EQ(json["free_stretches"], 3);
+  EXPECT_EQ(json["largest_free_bytes"], 20 * mebibyte);
+  EXPECT_THAT(text_of(found), HasSubstr("at the dump 1.5 MiB are live and 23.0 MiB reserved, 21.5 "
+                                        "MiB of it cached and unused in 3 pieces of at"));
+}
+
+TEST(MemoryLevels, only_expandable_segments_side_by_side_are_one_piece) {
+  for (const bool expandable : {false, true}) {
+    Segments made;
+    made.add(0x1000000 + 2 * mebibyte, 2 * mebibyte, {}, expandable);
+    made.add(0x1000000, 2 * mebibyte, {{0, mebibyte}}, expandable);
+    made.add(0x1000000 + 4 * mebibyte, 2 * mebibyte, {}, expandable, 1);
+    const auto found = diagnose(made.snapshot);
+    EXPECT_EQ(found.cache.stretches, expandable ? 2 : 3);
+    EXPECT_EQ(found.cache.largest, expandable ? 3 * mebibyte : 2 * mebibyte);
+    EXPECT_EQ(found.cache.bytes, 5 * mebibyte);
+    EXPECT_EQ(found.cache.releasable, expandable ? 5 * mebibyte : 4 * mebibyte);
+  }
+}
+
+// What `programs` dump, in a segment that they fill.
+Snapshot filled(Program& program) {
+  auto snapshot = program.dump();
+  auto& segment = snapshot.segments[0];
+  const auto first = snapshot.blocks.front().address;
+  segment.address = first;
+  for (std::size_t at = 0; at + 1 < snapshot.blocks.size(); ++at) {
+    snapshot.blocks[at].size =
+        static_cast<std::int64_t>(snapshot.blocks[at + 1].address - snapshot.blocks[at].address);
+  }
+  segment.total_size = static_cast<std::int64_t>(snapshot.blocks.back().address - first) +
+                       snapshot.blocks.back().size;
+  return snapshot;
+}
+
+auto of_class(const std::string& taxonomy) { return Field(&Lookalike::taxonomy, taxonomy); }
+
+TEST(MemoryLevels, a_cache_far_above_what_is_live_is_named_whatever_the_verdict) {
+  for (const std::int64_t kept : {0, 640}) {
+    auto program = training_that_keeps(12, kept);
+    const auto full = filled(program);
+    EXPECT_THAT(diagnose(full).device_lookalikes, IsEmpty());
+    for (const std::int64_t cached : {15, 30}) {
+      auto snapshot = full;
+      Segment segment;
+      segment.address = 0x1000000;
+      segment.total_size = cached * mebibyte;
+      snapshot.segments.push_back(segment);
+      const auto found = diagnose(snapshot);
+      EXPECT_EQ(found.verdict, kept == 0 ? Verdict::clean : Verdict::leak) << found.summary;
+      if (cached < 16) {
+        EXPECT_THAT(found.device_lookalikes, IsEmpty());
+        continue;
+      }
+      ASSERT_THAT(found.device_lookalikes, ElementsAre(of_class("N01")));
+      EXPECT_EQ(found.device_lookalikes[0].bytes, 30 * mebibyte);
+      EXPECT_EQ(to_json(found)["lookalikes"].back()["channel"], "reserved");
+      EXPECT_THAT(text_of(found), AllOf(HasSubstr(" no leak although it looks so "),
+                                        HasSubstr(" 30.0 MiB: freed and kept by the allocator")));
+    }
+  }
+}
+
+TEST(MemoryLevels, free_memory_between_live_blocks_is_named_unless_more_and_more_is_reserved) {
+  for (const bool grows : {false, true}) {
+    auto program = training_that_keeps(12, 0);
+    if (grows) program.segment(EventKind::segment_alloc, 0x1000000, 40 * mebibyte);
+    auto snapshot = filled(program);
+    Segment segment;
+    segment.address = 0x1000000;
+    segment.total_size = 40 * mebibyte;
+    segment.first_block = static_cast<std::uint32_t>(snapshot.blocks.size());
+    segment.blocks = 1;
+    snapshot.blocks.push_back(
+        {0x1000000 + 20 * mebibyte, 512, 512, 0, BlockState::active_allocated, Block::usual_keys});
+    snapshot.segments.push_back(segment);
+    const auto found = diagnose(snapshot);
+    if (grows) {
+      EXPECT_THAT(found.device_lookalikes, IsEmpty());
+    } else {
+      EXPECT_THAT(found.device_lookalikes, ElementsAre(of_class("N07")));
+    }
+  }
+}
+
+TEST(MemoryLevels, a_high_water_mark_of_an_early_step_is_named_and_one_that_comes_again_is_not) {
+  for (const std::int64_t kept : {0, 640}) {
+    for (const int every : {100, 5}) {
+      Program program;
+      Training training(program);
+      for (int step = 0; step < 12; ++step) {
+        training.step(step % every == 2 ? 5000 : 1);
+        if (kept > 0) program.alloc(Program::line(16), kept);
+      }
+      const auto found = diagnose(filled(program));
+      EXPECT_EQ(found.verdict, kept == 0 ? Verdict::clean : Verdict::leak) << found.summary;
+      if (every == 5) {
+        EXPECT_THAT(found.device_lookalikes, IsEmpty());
+        continue;
+      }
+      ASSERT_THAT(found.device_lookalikes, ElementsAre(of_class("N06")));
+      EXPECT_THAT(found.device_lookalikes[0].reason, HasSubstr("were live in step 2, and "));
+      EXPECT_GT(found.device_lookalikes[0].bytes, 3 * 4096 * 4900);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace leaklab

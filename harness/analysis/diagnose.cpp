@@ -66,10 +66,8 @@ std::string verdict_sentence(const Diagnosis& diagnosis) {
                        diagnosis.limits.empty() ? "the file can't tell" : diagnosis.limits.front());
   }
   if (diagnosis.verdict == Verdict::clean) {
-    return fmt::format(
-        "No leak: over {} steps nothing is left behind that the same line did not "
-        "free before{}.",
-        fmt::group_digits(steps.seen), unjudged);
+    return fmt::format("No leak: over {} steps no line keeps leaving something behind{}.",
+                       fmt::group_digits(steps.seen), unjudged);
   }
   auto text = fmt::format("Leak of {}, at {}", rates_text(diagnosis, bytes_text),
                           named(diagnosis.findings.front().site));

@@ -159,7 +159,7 @@ std::string sentence(const Diagnosis& diagnosis, const DiagnoseView& view, const
     if (diagnosis.period > 1) text += fmt::format(" It repeats every {} steps.", diagnosis.period);
     text += " " + time_left_text(diagnosis, view);
   } else if (diagnosis.verdict == Verdict::clean) {
-    text = "Nothing is left behind step by step that the same line did not free before.";
+    text = "No line keeps leaving something behind, step by step or now and then.";
   } else if (!diagnosis.limits.empty()) {
     text = "The file can't tell: " + diagnosis.limits.front() + ".";
   }

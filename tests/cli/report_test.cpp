@@ -52,6 +52,26 @@ TEST(Style, long_sentences_are_wrapped_at_words) {
   EXPECT_EQ(wrapped("unbreakable", 1, 4), " unbreakable");
 }
 
+TEST(Style, no_line_ends_between_a_number_and_its_unit) {
+  EXPECT_EQ(wrapped("it held 1.5 MiB", 0, 11), "it held\n1.5 MiB");
+  EXPECT_EQ(wrapped("it held (-1.5 MiB), more", 0, 13), "it held\n(-1.5 MiB),\nmore");
+  EXPECT_EQ(wrapped("sure by 90 %.", 0, 11), "sure by\n90 %.");
+  EXPECT_EQ(wrapped("until step 12, or", 0, 11), "until\nstep 12, or");
+  EXPECT_EQ(wrapped("each 1,200 steps take", 0, 11), "each\n1,200 steps\ntake");
+  EXPECT_EQ(wrapped("of 2 MiB at line 7", 0, 14), "of 2 MiB at\nline 7");
+}
+
+TEST(Style, a_line_ends_between_a_number_and_a_word_that_is_no_unit) {
+  EXPECT_EQ(wrapped("two of 3, MiB", 0, 10), "two of 3,\nMiB");
+  EXPECT_EQ(wrapped("train.py:12 in step", 0, 15), "train.py:12 in\nstep");
+  EXPECT_EQ(wrapped("with 12 others", 0, 8), "with 12\nothers");
+}
+
+TEST(Style, a_line_too_narrow_for_a_number_with_its_unit_has_one_of_them) {
+  EXPECT_EQ(wrapped("1,234.5 MiB", 0, 8), "1,234.5\nMiB");
+  EXPECT_EQ(wrapped("step 123456", 2, 8), "  step\n  123456");
+}
+
 TEST(Style, a_label_stands_before_a_text_that_is_wrapped_beside_it_or_below) {
   EXPECT_EQ(labelled("  a  ", "one two three", 5, {.width = 12}), "  a  one two\n     three");
   EXPECT_EQ(labelled("  label", "one", 4, {.width = 12}), "  label\n    one");
@@ -239,7 +259,7 @@ TEST(DiagnoseText, says_in_words_what_a_terminal_may_draw) {
   EXPECT_THAT(text, HasSubstr("  live after each step   step 100: 1,000 B, step 103: 4,000 B, step "
                               "106: 7,000 B, step 109: 10,000 B\n"));
   EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {.width = 40}),
-              HasSubstr("  live after each step\n    step 100: 1,000 B, step 103: 4,000\n    B, "));
+              HasSubstr("  live after each step\n    step 100: 1,000 B, step 103:\n    4,000 B, "));
   EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {.unicode = true, .width = 40}),
               HasSubstr("  live after each step\n    ▁▂▃▃▄▅▆▆▇█  1,000 B to 10,000 B\n"));
 }

@@ -220,12 +220,16 @@ class Reducer {
   Gist gist(const Selection& selection) const {
     return gist_of(diagnose(to_snapshot(select(history_, selection))));
   }
-  bool take(Selection fewer) {
+  // The gist of what may be enough, after telling how far the reduction is.
+  Gist gist_of_fewer(const Selection& fewer) {
     if (progress_) {
       const auto steps = std::ranges::count(selection_.steps, true);
       progress_({tried_++, selection_.stacks.size(), static_cast<std::size_t>(steps)});
     }
-    if (gist(fewer) != wanted_) return false;
+    return gist(fewer);
+  }
+  bool take(Selection fewer) {
+    if (gist_of_fewer(fewer) != wanted_) return false;
     selection_ = std::move(fewer);
     return true;
   }
@@ -301,7 +305,7 @@ class Reducer {
     for (std::size_t kept = 32; kept < steps; kept += kept / 2) {
       auto fewer = selection_;
       std::fill(fewer.steps.begin(), fewer.steps.end() - static_cast<std::ptrdiff_t>(kept), false);
-      const auto told = gist(fewer);
+      const auto told = gist_of_fewer(fewer);
       if (!tells_the_same_lines(told, wanted_)) continue;
       selection_ = std::move(fewer);
       wanted_ = told;

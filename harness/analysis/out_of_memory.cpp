@@ -104,6 +104,8 @@ std::optional<FailedAllocation> out_of_memory(const Snapshot& snapshot, std::siz
   oom.request = trace[at].size;
   oom.device_free = static_cast<std::int64_t>(trace[at].address);
   oom.live = levels[at];
+  oom.count = std::count_if(trace.begin(), trace.end(),
+                            [](const TraceEvent& event) { return event.kind == EventKind::oom; });
   const auto room = room_at(snapshot, device, trace, at);
   oom.reserved = room.reserved;
   oom.cached = room.cached;

@@ -765,10 +765,10 @@ Steps Finder::find() {
     steps = *sizes;
   } else {
     steps.why_none =
-        "no steps were found: no loop over steps shows in it: nothing comes again and again and "
-        "frees what it allocated, beyond what one step does by itself. Record ten steps or more, "
-        "or mark them with torch.profiler.record_function(f\"## step {i} ##\"), or say "
-        "--steps N or --step-site FILE:LINE";
+        "no steps were found, as nothing comes again and again and frees what it allocated, beyond "
+        "what one step does by itself. Record ten steps or more, or mark them with "
+        "torch.profiler.record_function(f\"## step {i} ##\"), or say --steps N or --step-site "
+        "FILE:LINE";
   }
   drop_cut_steps(steps);
   count_before(steps);

@@ -283,13 +283,14 @@ TEST_F(Runs, replay_refuses_a_file_without_events) {
   EXPECT_THAT(refused("replay --env cpu --steps 99999 " + stored("d09_two_leaks"), 5),
               HasSubstr("shows no loop of 99999 steps, as --steps says: leave --steps out"));
   EXPECT_THAT(refused("replay --env cpu --device 7 " + stored("d09_two_leaks"), 2),
-              HasSubstr("device 7"));
+              HasSubstr("has no events of device 7, only of device 0; give one that has or leave "
+                        "--device out\n"));
   EXPECT_THAT(refused("replay --env cpu nothing.pickle", 2), HasSubstr("nothing.pickle"));
 }
 
 TEST_F(Runs, replay_of_a_file_without_history_is_undecided_and_tells_how_to_record) {
   EXPECT_THAT(refused("replay --env cpu " + stored("d17_no_history_leak"), 5),
-              HasSubstr("_record_memory_history"));
+              HasSubstr("_record_memory_history(max_entries=1000000, stacks=\"python\")"));
   EXPECT_THAT(refused("replay --env cpu --device 7 " + stored("d17_no_history_leak"), 5),
               HasSubstr("_record_memory_history"));
 }

@@ -563,15 +563,32 @@ Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& option
   // Where nothing repeats, the steps that stay have a mean of their own.
   const bool irregular = diagnosis.period == 0;
   const auto told = is_leak && irregular ? diagnose(to_snapshot(reduced)) : diagnosis;
-  imported.pattern = pattern_of(reduced, leaking, is_leak ? diagnosis.period : 0);
   const auto rate = is_leak ? told.bytes_per_step : 0.0;
   const auto period = irregular ? told.steps.seen : diagnosis.period;
   const auto growth = std::llround(rate * static_cast<double>(period));
-  const auto leaks = imported.pattern.growth().per_period("requested");
+  std::int64_t left = 0;
+  for (const auto& finding : told.findings) left += finding.live_bytes;
   const auto per_step = [](std::int64_t bytes, std::int64_t steps) {
     return static_cast<double>(bytes) / static_cast<double>(steps);
   };
-  if (per_step(leaks, imported.pattern.period) != per_step(growth, period)) {
+  // Whether the allocations that stay are those that leak. Of irregular ones the mean may be over
+  // fewer steps than the pattern has; their sum is exact.
+  const auto leaves_the_same = [&](const Pattern& pattern) {
+    const auto leaks = pattern.growth().per_period("requested");
+    return per_step(leaks, pattern.period) == per_step(growth, period) ||
+           (is_leak && irregular && leaks == left);
+  };
+  const auto make = [&] {
+    imported.pattern = pattern_of(reduced, leaking, is_leak ? diagnosis.period : 0);
+    return leaves_the_same(imported.pattern);
+  };
+  bool same = make();
+  if (!same && is_leak && !leaking.front()) {
+    // What a backward pass allocates has no frames, stack 0, and leaks by the line that called it.
+    leaking.front() = true;
+    same = make();
+  }
+  if (!same) {
     imported.pattern = irregular ? mere_growth(1, std::llround(diagnosis.bytes_per_step))
                                  : mere_growth(period, growth);
     imported.merely_grows = true;

@@ -345,13 +345,13 @@ Exit run(const Options& options) {
     progress.clear();
     pattern = imported.pattern;
     told = told_of(imported.diagnosis, pattern, options.taxonomy);
-    text = fmt::format("{}\nkept {} of {}, {} of {}{}\n", imported.diagnosis.summary,
-                       grouped(imported.kept), counted(imported.allocations, "allocation"),
-                       grouped(std::ssize(pattern.steps)),
-                       counted(imported.diagnosis.steps.seen, "step"),
-                       imported.merely_grows
-                           ? "; none stays by itself, so the growth of a period is one allocation"
-                           : "");
+    text = fmt::format(
+        "{}\nkept {} of {}, {} of {}{}\n", imported.diagnosis.summary, grouped(imported.kept),
+        counted(imported.allocations, "allocation"), grouped(std::ssize(pattern.steps)),
+        counted(imported.diagnosis.steps.seen, "step"),
+        imported.merely_grows ? "; those that stay do not add up to the leak, so the growth of a "
+                                "period is one allocation"
+                              : "");
     document["diagnosis"] = to_json(imported.diagnosis);
   }
   const auto files = written(pattern, told, options, id);

@@ -253,6 +253,70 @@ TEST_F(Program, import_names_each_place_that_leaks_or_says_how_many_more) {
   }
 }
 
+// Steps of a loop, of which some keep what `keep` allocates.
+template <typename Keep>
+Snapshot looped(int steps, Keep keep) {
+  made::Program program;
+  for (int step = 0; step < steps; ++step) {
+    program.marked("step " + std::to_string(step), [&] {
+      program.free(program.alloc(made::Program::line(10), 4096), made::Program::line(12));
+      keep(program, step);
+    });
+  }
+  return program.dump();
+}
+
+// Of the sizes that an irregular leak has.
+std::int64_t some_size(int step) { return 512 * (1 + step * step % 61); }
+
+TEST_F(Program, import_keeps_the_allocations_of_a_leak_in_some_steps_by_no_rule) {
+  const auto snapshot = looped(56, [](made::Program& program, int step) {
+    if (step % 4 == 3) program.alloc(made::Program::line(16), some_size(step));
+  });
+  write_snapshot(snapshot, folder_ / "s.pickle");
+  EXPECT_THAT(leaklab("import s.pickle --dir . --id some").out,
+              HasSubstr("\nkept 40 of 70 allocations, 32 of 56 steps\n"));
+  std::int64_t sum = 0;
+  for (int step = 24; step < 56; ++step) sum += step % 4 == 3 ? some_size(step) : 0;
+  EXPECT_THAT(read_file(folder_ / "some.cpp"),
+              StartsWith(fmt::format("// {} bytes in 32 steps stay", fmt::group_digits(sum))));
+}
+
+TEST_F(Program, import_keeps_what_leaks_in_a_backward_pass_with_what_leaks_beside_it) {
+  const auto snapshot = looped(30, [](made::Program& program, int step) {
+    program.free(program.alloc({}, 8192));
+    if (step % 3 != 2) return;
+    program.alloc(made::Program::line(16), 1024);
+    program.alloc({}, 2048);
+  });
+  write_snapshot(snapshot, folder_ / "s.pickle");
+  EXPECT_THAT(leaklab("import s.pickle --dir . --id both").out,
+              AllOf(HasSubstr("\nkept "), Not(HasSubstr("add up"))));
+  const auto pattern = read_file(folder_ / "both.pattern");
+  EXPECT_THAT(pattern, AllOf(StartsWith("R\"(3\n"), HasSubstr("1024! 2048!")));
+}
+
+TEST_F(Program, import_says_that_what_stays_does_not_add_up_where_a_line_leaks_and_fills_once) {
+  const auto snapshot = looped(16, [](made::Program& program, int step) {
+    if (step == 0) program.alloc(made::Program::line(16), 32 << 20);
+    program.alloc(made::Program::line(16), some_size(step));
+  });
+  write_snapshot(snapshot, folder_ / "s.pickle");
+  EXPECT_THAT(leaklab("import s.pickle --dir . --id once").out,
+              HasSubstr("; those that stay do not add up to the leak, so the growth of a period is "
+                        "one allocation\n"));
+}
+
+TEST_F(Program, import_tells_a_terminal_how_far_it_is_with_a_leak_by_no_rule) {
+  const auto snapshot = looped(56, [](made::Program& program, int step) {
+    program.alloc(made::Program::line(16), some_size(step));
+  });
+  write_snapshot(snapshot, folder_ / "s.pickle");
+  EXPECT_THAT(
+      on_terminal("cd " + folder_.string() + "; " LEAKLAB_PROGRAM " import s.pickle --dir ."),
+      HasSubstr("[0 tried] 56 steps and "));
+}
+
 TEST_F(Program, import_writes_how_many_steps_it_was_told) {
   const auto call = "import " + stored("d09_two_leaks") + " --dir . --id ";
   EXPECT_EQ(document(call + "told --steps 30")["diagnosis"]["steps"]["asked"], 30);

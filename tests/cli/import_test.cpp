@@ -29,24 +29,35 @@ TEST_F(Program, import_writes_a_scenario_and_its_pattern_and_says_what_to_do_nex
 }
 
 TEST_F(Program, import_refuses_a_pattern_that_is_too_large_for_a_scenario) {
-  made::Program program;
-  std::uint32_t random = 1;
-  for (int step = 0; step < 40; ++step) {
-    program.mark("START", "step " + std::to_string(step));
-    program.free(program.alloc(made::Program::line(10), 4096), made::Program::line(12));
-    // By no rule, so that none can be left out.
-    for (int each = 0; each < 400; ++each) {
-      random = random * 1664525 + 1013904223;
-      program.alloc(made::Program::line(11), 512 + random % 100'000);
+  // Sizes by no rule, so that none can be left out; of a leak with a period the same in each step.
+  const auto import = [&](int steps, int allocations, bool periodic = false) {
+    made::Program program;
+    std::uint32_t random = 1;
+    for (int step = 0; step < steps; ++step) {
+      program.marked("step " + std::to_string(step), [&] {
+        program.free(program.alloc(made::Program::line(10), 4096), made::Program::line(12));
+        if (periodic) random = 1;
+        for (int each = 0; each < allocations; ++each) {
+          random = random * 1664525 + 1013904223;
+          program.alloc(made::Program::line(11), 512 + random % 100'000);
+        }
+      });
     }
-    program.mark("END", "step " + std::to_string(step));
-  }
-  write_snapshot(program.dump(), folder_ / "irregular.pickle");
-  const auto ran = leaklab("import irregular.pickle --dir scenarios");
-  EXPECT_EQ(ran.code, 2);
-  EXPECT_THAT(ran.err,
-              AllOf(HasSubstr("more than a scenario's 65,536"), HasSubstr("--from-series")));
+    write_snapshot(program.dump(), folder_ / "large.pickle");
+    return leaklab("import large.pickle --dir scenarios");
+  };
+  const auto refusal = [&](int steps, int allocations, bool periodic = false) {
+    const auto ran = import(steps, allocations, periodic);
+    EXPECT_EQ(ran.code, 2) << ran.out;
+    EXPECT_THAT(ran.err, HasSubstr("which is more than a scenario's 65,536; "));
+    return ran.err.substr(ran.err.find("; ") + 2);
+  };
+  EXPECT_EQ(refusal(40, 400), "record 20 steps of the loop or fewer\n");
+  EXPECT_EQ(refusal(12, 2000), "record a smaller model, whose steps have fewer allocations\n");
+  EXPECT_EQ(refusal(12, 10'000, /*periodic=*/true),
+            "give memory by step with --from-series, which holds sums alone\n");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "scenarios"));
+  EXPECT_EQ(import(20, 400).code, 0) << "as many as it said";
 }
 
 TEST_F(Program, import_writes_the_same_bytes_twice) {

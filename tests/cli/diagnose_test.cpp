@@ -105,7 +105,7 @@ TEST_F(Program, diagnose_says_why_no_steps_were_found_in_one_sentence_with_one_c
   program.alloc(made::Program::line(4), 4096);
   write_snapshot(program.dump(), folder_ / "short.pickle");
   const auto summary = document("diagnose short.pickle")["summary"].get<std::string>();
-  const auto sentence = summary.substr(0, summary.find(". "));
+  const auto sentence = summary.substr(0, summary.find(';'));
   EXPECT_THAT(sentence, StartsWith("Undecided: no steps were found, as nothing comes again"));
   EXPECT_EQ(std::ranges::count(sentence, ':'), 1);
 }
@@ -236,10 +236,25 @@ TEST_F(Program, diagnose_says_of_steps_that_are_not_there_when_none_are_found_wi
   made::Program program;
   program.alloc(made::Program::line(3), 4096);
   program.alloc(made::Program::line(4), 4096);
-  write_snapshot(program.dump(), folder_ / "short.pickle");
-  EXPECT_THAT(document("diagnose --steps 7 short.pickle")["limits"][0].get<std::string>(),
-              EndsWith("leave --steps out, and the steps are looked for, though without success "
-                       "here"));
+  auto snapshot = program.dump();
+  write_snapshot(snapshot, folder_ / "short.pickle");
+  const std::string mark = "or mark them with torch.profiler.record_function(f\"## step {i} ##\")";
+  const auto why = [&](const std::string& call) {
+    return document("diagnose " + call + " short.pickle")["limits"][0].get<std::string>();
+  };
+  EXPECT_EQ(why("--steps 7"),
+            "the trace shows no loop of 7 steps, as --steps says, and no other loop either; record "
+            "ten steps or more, " +
+                mark);
+  EXPECT_THAT(why(""), EndsWith(mark + ", or say --steps N or --step-site FILE:LINE"));
+  made::change(snapshot.traces[0], [](TraceEvent& event) { event.stack = 0; });
+  write_snapshot(snapshot, folder_ / "short.pickle");
+  const std::string record =
+      "record ten steps or more with their frames, by "
+      "torch.cuda.memory._record_memory_history(max_entries=1000000, stacks=\"python\"), ";
+  for (const std::string call : {"", "--steps 7"}) {
+    EXPECT_THAT(why(call), EndsWith("; " + record + mark)) << "no option helps without frames";
+  }
 }
 
 TEST_F(Program, diagnose_says_which_of_several_devices_it_means_and_which_it_can_not_judge) {

@@ -684,7 +684,18 @@ void DeviceDiagnosis::decide() {
     limit(std::move(why));
   };
   const auto longer = fmt::format("record ten steps or more: {}", record_call);
-  if (seen == 0) {
+  // Where nothing could be allocated, nothing could stay either.
+  const bool all_failed =
+      result.oom && births_ == 0 &&
+      (seen > 0 || std::none_of(trace_.begin(), trace_.end(), [](const TraceEvent& event) {
+         return event.kind == EventKind::alloc;
+       }));
+  if (all_failed) {
+    drop(
+        fmt::format("every allocation of the {} failed, so none could stay; where memory "
+                    "suffices, {}",
+                    seen > 0 ? "steps seen" : "trace", longer));
+  } else if (seen == 0) {
     drop(steps_.why_none);
   } else if (births_ > 0 && loads_ * 3 >= births_) {
     drop(fmt::format("what comes again and again is the loading of a model, not a step; {}",

@@ -83,9 +83,9 @@ std::string summary_of(const Diagnosis& diagnosis) {
   if (!diagnosis.oom) return text;
   const auto& oom = *diagnosis.oom;
   return text +
-         fmt::format(" Out of memory{}{}: a request of {} failed, as {}.",
+         fmt::format(" Out of memory{}{}{}: a request of {} failed, as {}.",
                      has_several_devices(diagnosis) ? " on " + devices_text({oom.device}) : "",
-                     oom.step < 0 ? "" : fmt::format(" in step {}", oom.step),
+                     oom.step < 0 ? "" : fmt::format(" in step {}", oom.step), last_of_failed(oom),
                      size_text(oom.request), oom.reason);
 }
 
@@ -174,13 +174,19 @@ bool has_several_devices(const Diagnosis& diagnosis) {
   return diagnosis.judged.size() + diagnosis.unjudged.size() > 1;
 }
 
+std::string last_of_failed(const FailedAllocation& oom) {
+  if (oom.count < 2) return "";
+  return fmt::format(", the last of {} failed allocations", fmt::group_digits(oom.count));
+}
+
 Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
   const Sites sites(snapshot);
   const auto unused = caches(snapshot);
   std::vector<Diagnosis> devices;
   for (std::size_t device = 0; device < snapshot.traces.size(); ++device) {
-    // A single event is what recording of the state alone leaves.
-    if (snapshot.traces[device].size() < 2) continue;
+    // A single event is what recording of the state alone leaves, unless an allocation failed.
+    const auto& trace = snapshot.traces[device];
+    if (trace.empty() || (trace.size() == 1 && trace[0].kind != EventKind::oom)) continue;
     if (options.device >= 0 && options.device != static_cast<std::int64_t>(device)) continue;
     auto& each = devices.emplace_back(diagnose_device(snapshot, device, sites, options));
     if (each.verdict == Verdict::leak) each.rates = {rate_of(each)};

@@ -97,6 +97,7 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
            {"cached", each.cached},
            {"largest_free", each.largest_free},
            {"step", step_json(each.step)},
+           {"count", each.count},
            {"reason", each.reason},
            {"sites", sites_json(each.live_sites)}};
   }

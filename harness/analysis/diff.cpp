@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "device_diagnosis.h"
 #include "leaklab/diagnosis.h"
@@ -18,18 +19,22 @@ struct Live {
   std::int64_t count = 0;
 };
 
-std::map<CodeSite, Live> live_by_site(const Snapshot& snapshot) {
+// By device, too: one that grows and another that shrinks are not level.
+std::map<std::pair<std::int64_t, CodeSite>, Live> live_by_site(const Snapshot& snapshot) {
   const Sites sites(snapshot);
-  std::map<FrameId, Live> by_frame;
-  for (const auto& block : snapshot.blocks) {
-    if (!is_live(block)) continue;
-    auto& live = by_frame[sites.stack(block.stack).site];
-    live.bytes += bytes_of(block);
-    ++live.count;
+  std::map<std::pair<std::int64_t, FrameId>, Live> by_frame;
+  for (const auto& segment : snapshot.segments) {
+    for (std::uint32_t each = 0; each < segment.blocks; ++each) {
+      const auto& block = snapshot.blocks[segment.first_block + each];
+      if (!is_live(block)) continue;
+      auto& live = by_frame[{segment.device, sites.stack(block.stack).site}];
+      live.bytes += bytes_of(block);
+      ++live.count;
+    }
   }
-  std::map<CodeSite, Live> live;
-  for (const auto& [frame, each] : by_frame) {
-    auto& sum = live[site_of(snapshot, frame)];
+  std::map<std::pair<std::int64_t, CodeSite>, Live> live;
+  for (const auto& [place, each] : by_frame) {
+    auto& sum = live[{place.first, site_of(snapshot, place.second)}];
     sum.bytes += each.bytes;
     sum.count += each.count;
   }
@@ -80,14 +85,16 @@ bool nothing_in_common(const std::set<Value>& left, const std::set<Value>& right
 std::vector<SiteChange> diff(const Snapshot& before, const Snapshot& after) {
   const auto old_live = live_by_site(before);
   std::vector<SiteChange> changes;
-  for (const auto& [site, live] : live_by_site(after)) {
-    const auto known = old_live.find(site);
+  for (const auto& [place, live] : live_by_site(after)) {
+    const auto known = old_live.find(place);
     const auto old = known == old_live.end() ? Live{} : known->second;
-    SiteChange change{site, live.bytes - old.bytes, live.count - old.count, live.bytes};
+    const auto& [device, site] = place;
+    SiteChange change{site, live.bytes - old.bytes, live.count - old.count, live.bytes, device};
     if (change.bytes > 0 || change.allocations > 0) changes.push_back(std::move(change));
   }
   std::ranges::sort(changes, [](const SiteChange& left, const SiteChange& right) {
-    return std::tie(right.bytes, left.site) < std::tie(left.bytes, right.site);
+    return std::tie(right.bytes, left.site, left.device) <
+           std::tie(left.bytes, right.site, right.device);
   });
   return changes;
 }
@@ -125,9 +132,8 @@ std::vector<std::string> incomparable(const Snapshot& before, const std::string&
     std::ranges::set_difference(old.devices, young.devices, std::back_inserter(gone));
     if (!gone.empty()) {
       told.push_back(
-          fmt::format("nothing in {} lives on {}, where {} has something, which hides as much "
-                      "growth of the same lines on other devices: compare two snapshots of the "
-                      "same devices",
+          fmt::format("nothing in {} lives on {}, where {} has something: compare two snapshots of "
+                      "the same devices",
                       after_name, devices_text(gone), before_name));
     }
   }

@@ -220,12 +220,16 @@ class Reducer {
   Gist gist(const Selection& selection) const {
     return gist_of(diagnose(to_snapshot(select(history_, selection))));
   }
-  bool take(Selection fewer) {
+  // The gist of what may be enough, after telling how far the reduction is.
+  Gist gist_of_fewer(const Selection& fewer) {
     if (progress_) {
       const auto steps = std::ranges::count(selection_.steps, true);
       progress_({tried_++, selection_.stacks.size(), static_cast<std::size_t>(steps)});
     }
-    if (gist(fewer) != wanted_) return false;
+    return gist(fewer);
+  }
+  bool take(Selection fewer) {
+    if (gist_of_fewer(fewer) != wanted_) return false;
     selection_ = std::move(fewer);
     return true;
   }
@@ -301,7 +305,7 @@ class Reducer {
     for (std::size_t kept = 32; kept < steps; kept += kept / 2) {
       auto fewer = selection_;
       std::fill(fewer.steps.begin(), fewer.steps.end() - static_cast<std::ptrdiff_t>(kept), false);
-      const auto told = gist(fewer);
+      const auto told = gist_of_fewer(fewer);
       if (!tells_the_same_lines(told, wanted_)) continue;
       selection_ = std::move(fewer);
       wanted_ = told;
@@ -559,15 +563,32 @@ Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& option
   // Where nothing repeats, the steps that stay have a mean of their own.
   const bool irregular = diagnosis.period == 0;
   const auto told = is_leak && irregular ? diagnose(to_snapshot(reduced)) : diagnosis;
-  imported.pattern = pattern_of(reduced, leaking, is_leak ? diagnosis.period : 0);
   const auto rate = is_leak ? told.bytes_per_step : 0.0;
   const auto period = irregular ? told.steps.seen : diagnosis.period;
   const auto growth = std::llround(rate * static_cast<double>(period));
-  const auto leaks = imported.pattern.growth().per_period("requested");
+  std::int64_t left = 0;
+  for (const auto& finding : told.findings) left += finding.live_bytes;
   const auto per_step = [](std::int64_t bytes, std::int64_t steps) {
     return static_cast<double>(bytes) / static_cast<double>(steps);
   };
-  if (per_step(leaks, imported.pattern.period) != per_step(growth, period)) {
+  // Whether the allocations that stay are those that leak. Of irregular ones the mean may be over
+  // fewer steps than the pattern has; their sum is exact.
+  const auto leaves_the_same = [&](const Pattern& pattern) {
+    const auto leaks = pattern.growth().per_period("requested");
+    return per_step(leaks, pattern.period) == per_step(growth, period) ||
+           (is_leak && irregular && leaks == left);
+  };
+  const auto make = [&] {
+    imported.pattern = pattern_of(reduced, leaking, is_leak ? diagnosis.period : 0);
+    return leaves_the_same(imported.pattern);
+  };
+  bool same = make();
+  if (!same && is_leak && !leaking.front()) {
+    // What a backward pass allocates has no frames, stack 0, and leaks by the line that called it.
+    leaking.front() = true;
+    same = make();
+  }
+  if (!same) {
     imported.pattern = irregular ? mere_growth(1, std::llround(diagnosis.bytes_per_step))
                                  : mere_growth(period, growth);
     imported.merely_grows = true;

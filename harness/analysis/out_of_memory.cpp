@@ -189,6 +189,8 @@ std::optional<FailedAllocation> out_of_memory(const Snapshot& snapshot, std::siz
   oom.request = trace[at].size;
   oom.device_free = static_cast<std::int64_t>(trace[at].address);
   oom.live = levels[at];
+  oom.count = std::count_if(trace.begin(), trace.end(),
+                            [](const TraceEvent& event) { return event.kind == EventKind::oom; });
   const Segments::Owner request{trace[at].stream, trace[at].pool, oom.request <= small_request};
   const auto room = room_at(snapshot, device, trace, at, request);
   oom.reserved = room.reserved;

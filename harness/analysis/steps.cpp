@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "device_diagnosis.h"
 #include "loops.h"
 
 namespace leaklab {
@@ -223,21 +224,29 @@ Steps at(std::vector<EventIndex> begin, EventIndex end, std::string source, doub
 }
 
 // Why there are no steps where the caller told of them, and what is found without that.
-std::string not_as_told(const DiagnoseOptions& told, const Steps& found) {
+// A recording in which steps are found.
+std::string recording_of_steps(const Sites& sites) {
+  return fmt::format(
+      "record ten steps or more{}, or mark them with {}",
+      sites.any_frames() ? "" : fmt::format(" with their frames, by {}", record_call),
+      "torch.profiler.record_function(f\"## step {i} ##\")");
+}
+
+std::string not_as_told(const DiagnoseOptions& told, const Steps& found, const Sites& sites) {
+  const auto* option = told.step_file.empty() ? "--steps" : "--step-site";
   const auto text =
       told.step_file.empty()
-          ? fmt::format(
-                "the trace shows no loop of {} step{}, as --steps says: leave --steps out, and the "
-                "steps are looked for",
-                told.steps, told.steps == 1 ? "" : "s")
-          : fmt::format(
-                "no allocation comes again and again from {}:{}, as --step-site says: leave "
-                "--step-site out, and the steps are looked for",
-                shown(told.step_file), told.step_line);
+          ? fmt::format("the trace shows no loop of {} step{}, as --steps says", told.steps,
+                        told.steps == 1 ? "" : "s")
+          : fmt::format("no allocation comes again and again from {}:{}, as --step-site says",
+                        shown(told.step_file), told.step_line);
   const auto count = found.count();
-  if (count == 0) return text + ", though without success here";
-  return text + fmt::format(": {} {} found by {}", fmt::group_digits(count),
-                            count == 1 ? "is" : "are", found.source);
+  // To leave the option out would lead back to it.
+  if (count == 0) {
+    return fmt::format("{}, and no other loop either; {}", text, recording_of_steps(sites));
+  }
+  return fmt::format("{}: leave {} out, and the steps are looked for: {} {} found by {}", text,
+                     option, fmt::group_digits(count), count == 1 ? "is" : "are", found.source);
 }
 
 // The spans of each shape of name whose marks say that they are about steps: those that count, or
@@ -763,7 +772,8 @@ Steps Finder::asked_for() const {
   }
   Steps none;
   const DiagnoseOptions open;
-  none.why_none = not_as_told(options_, find_steps(snapshot_, device_, sites_, lifetimes_, open));
+  none.why_none =
+      not_as_told(options_, find_steps(snapshot_, device_, sites_, lifetimes_, open), sites_);
   return none;
 }
 
@@ -784,11 +794,12 @@ Steps Finder::find() {
   } else if (auto sizes = sites_.any_frames() ? std::nullopt : by_loop(LoopBy::sizes)) {
     steps = *sizes;
   } else {
-    steps.why_none =
-        "no steps were found: no loop over steps shows in it: nothing comes again and again and "
-        "frees what it allocated, beyond what one step does by itself. Record ten steps or more, "
-        "or mark them with torch.profiler.record_function(f\"## step {i} ##\"), or say "
-        "--steps N or --step-site FILE:LINE";
+    steps.why_none = fmt::format(
+        "no steps were found, as nothing comes again and again and frees what it allocated, beyond "
+        "what one step does by itself; {}{}",
+        recording_of_steps(sites_),
+        // Without frames the number seldom helps: no size need come once in each step.
+        sites_.any_frames() ? ", or say --steps N or --step-site FILE:LINE" : "");
   }
   drop_cut_steps(steps);
   count_before(steps);

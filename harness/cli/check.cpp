@@ -51,9 +51,8 @@ Exit run(const Options& options) {
 Action add(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   options->select.add_to(app);
-  app.add_option("--steps", options->steps, "steps of each run; default: the scenario's own")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000));
+  add_number(app, "--steps", options->steps, 1, 1'000'000,
+             "steps of each run; default: the scenario's own");
   app.add_flag("--strict", options->strict, "fail where a baseline is missing or from elsewhere");
   app.add_flag("--no-controls", options->no_controls, "trust that the controls ran before");
   add_json(app, options->json);

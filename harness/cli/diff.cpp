@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -15,6 +16,12 @@ struct Options {
   std::string json;
 };
 
+// Devices beside the first one. Without any, device 0 goes without saying.
+bool uses_others(const Snapshot& snapshot) {
+  return std::ranges::any_of(snapshot.segments,
+                             [](const Segment& segment) { return segment.device != 0; });
+}
+
 Exit run(const Options& options) {
   keep({options.before, options.after}, "--json", options.json);
   const auto before = read_input(options.before);
@@ -29,6 +36,7 @@ Exit run(const Options& options) {
     list.push_back(
         {{"site",
           {{"file", each.site.file}, {"line", each.site.line}, {"function", each.site.function}}},
+         {"device", each.device},
          {"bytes", each.bytes},
          {"allocations", each.allocations},
          {"live_bytes", each.live_bytes}});
@@ -38,7 +46,8 @@ Exit run(const Options& options) {
          {"after", options.after},
          {"more", list},
          {"warnings", warnings}},
-        diff_text(before_name, after_name, changes, style_of(stdout)));
+        diff_text(before_name, after_name, changes, uses_others(before) || uses_others(after),
+                  style_of(stdout)));
   return Exit::ok;
 }
 

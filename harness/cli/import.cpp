@@ -39,6 +39,7 @@ struct Told {
   std::string summary;
   std::string fix;
   bool leak = false;
+  bool irregular = false;  // it leaks without a period
 };
 
 constexpr std::int64_t largest_pattern = 64 * 1024;
@@ -174,6 +175,7 @@ Told told_of(const Diagnosis& diagnosis, const Pattern& pattern, const std::stri
         fmt::format("the file shows {}, so --class takes one that begins with {}, not {}",
                     told.leak ? "a leak" : "no leak", kind, wish));
   }
+  told.irregular = told.leak && diagnosis.period == 0;
   told.taxonomy = wish;
   if (!told.leak) {
     told.summary = "a loop that leaves nothing behind";
@@ -256,15 +258,28 @@ struct Written {
   std::string scenario;
 };
 
+// What makes a pattern small enough that takes `size` bytes.
+std::string way_out(const Pattern& pattern, std::int64_t size, const Told& told,
+                    const Options& options) {
+  if (options.from_series) return "give a series that repeats after fewer steps";
+  // One that repeats holds a period and no more, however many steps were recorded.
+  if (!told.irregular) return "give memory by step with --from-series, which holds sums alone";
+  // Else it holds the steps that were recorded, or many of them. Sizes vary, hence the margin.
+  constexpr std::int64_t least = 8;  // with which a leak is sure to be found
+  const auto fit = std::ssize(pattern.steps) * largest_pattern / size * 9 / 10;
+  return fit >= least ? fmt::format("record {} steps of the loop or fewer", fit)
+                      : "record a smaller model, whose steps have fewer allocations";
+}
+
 Written written(const Pattern& pattern, const Told& told, const Options& options,
                 const std::string& id) {
   auto text = fmt::format("R\"({})\"\n", to_text(pattern));
   if (std::ssize(text) > largest_pattern) {
-    throw UsageError(fmt::format(
-        "{}: the smallest pattern that shows the same takes {} bytes, which "
-        "is more than a scenario's {}; record fewer steps of the loop, or give memory by "
-        "step with --from-series",
-        input_name(options.file), grouped(std::ssize(text)), grouped(largest_pattern)));
+    throw UsageError(
+        fmt::format("{}: the smallest pattern that shows the same takes {} bytes, which "
+                    "is more than a scenario's {}; {}",
+                    input_name(options.file), grouped(std::ssize(text)), grouped(largest_pattern),
+                    way_out(pattern, std::ssize(text), told, options)));
   }
   const auto warmup = pattern.settled();
   const auto report = options.report.value_or(
@@ -345,13 +360,13 @@ Exit run(const Options& options) {
     progress.clear();
     pattern = imported.pattern;
     told = told_of(imported.diagnosis, pattern, options.taxonomy);
-    text = fmt::format("{}\nkept {} of {}, {} of {}{}\n", imported.diagnosis.summary,
-                       grouped(imported.kept), counted(imported.allocations, "allocation"),
-                       grouped(std::ssize(pattern.steps)),
-                       counted(imported.diagnosis.steps.seen, "step"),
-                       imported.merely_grows
-                           ? "; none stays by itself, so the growth of a period is one allocation"
-                           : "");
+    text = fmt::format(
+        "{}\nkept {} of {}, {} of {}{}\n", imported.diagnosis.summary, grouped(imported.kept),
+        counted(imported.allocations, "allocation"), grouped(std::ssize(pattern.steps)),
+        counted(imported.diagnosis.steps.seen, "step"),
+        imported.merely_grows ? "; those that stay do not add up to the leak, so the growth of a "
+                                "period is one allocation"
+                              : "");
     document["diagnosis"] = to_json(imported.diagnosis);
   }
   const auto files = written(pattern, told, options, id);

@@ -57,6 +57,13 @@ void refuse_empty_words(int argc, char** argv) {
   }
 }
 
+// What CLI11 says, but of an option without its value: "--steps: 1 required N missing".
+std::string sentence(const CLI::ParseError& error) {
+  const std::string told = error.what();
+  const auto end = told.find(": 1 required ");
+  return end == std::string::npos ? told : told.substr(0, end) + " needs a value";
+}
+
 // What the first option that a command does not have may stand for.
 std::string nearest_option(const CLI::App& command) {
   std::vector<std::string> names;
@@ -72,7 +79,8 @@ std::string nearest_option(const CLI::App& command) {
 
 // One form for all.
 std::string exit_codes(std::map<Exit, std::string> meanings) {
-  meanings.try_emplace(Exit::usage, "a wrong call or a file that can't be read");
+  meanings.try_emplace(Exit::usage,
+                       "a wrong call, or a file that can't be read or may not be written");
   meanings.try_emplace(Exit::internal, "a fault of leaklab or of the machine, such as a full disk");
   std::string text;
   for (const auto& [code, meaning] : meanings) {
@@ -137,7 +145,7 @@ int parse_and_run(int argc, char** argv) {
       return static_cast<int>(Exit::ok);
     }
     const auto used = app.get_subcommands();
-    return fail(fmt::format("{}; see `leaklab {}--help`{}", error.what(),
+    return fail(fmt::format("{}; see `leaklab {}--help`{}", sentence(error),
                             used.empty() ? "" : used.front()->get_name() + " ",
                             used.empty() ? "" : nearest_option(*used.front())),
                 Exit::usage);

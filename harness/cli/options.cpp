@@ -95,6 +95,23 @@ void expect_addresses(const Snapshot& snapshot, const std::string& path) {
   }
 }
 
+// Where a new scenario goes by itself. A copy of the program that lies elsewhere must not write to
+// the folder that it was once built from, which may belong to someone else by now.
+std::filesystem::path scenarios_of_the_source() {
+  const std::filesystem::path source = LEAKLAB_SOURCE_DIR;
+  const auto folder = source / "scenarios";
+  std::error_code ignored;
+  const auto program = std::filesystem::canonical("/proc/self/exe", ignored);
+  const auto inside = program.lexically_relative(std::filesystem::canonical(source, ignored));
+  if (!inside.empty() && *inside.begin() != ".." &&
+      std::filesystem::is_directory(folder, ignored)) {
+    return folder;
+  }
+  throw UsageError(
+      "this leaklab lies outside of its source folder, so there is no folder of scenarios; say "
+      "with --dir where to write");
+}
+
 }  // namespace
 
 void SelectOptions::add_to(CLI::App& app) {
@@ -103,9 +120,7 @@ void SelectOptions::add_to(CLI::App& app) {
   app.add_option("--baselines", baselines, "folder of the baselines")
       ->type_name("DIR")
       ->envname("LEAKLAB_BASELINES");
-  app.add_option("--jobs", jobs, "runs at once; default: one a core")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+  add_number(app, "--jobs", jobs, 1, 1024, "runs at once; default: one a core");
   add_time_limit(app, time_limit);
 }
 
@@ -139,6 +154,20 @@ SuiteOptions SelectOptions::suite() const {
   return options;
 }
 
+CLI::Option* add_number(CLI::App& app, const std::string& name, std::int64_t& value,
+                        std::int64_t least, std::int64_t most, const std::string& help) {
+  // In place of CLI11's own sentences: "Value 0 not in range [1 - 1024]", "Could not convert".
+  const auto check = [=](const std::string& word) -> std::string {
+    std::int64_t number = 0;
+    const auto* last = word.data() + word.size();
+    const auto [end, error] = std::from_chars(word.data(), last, number);
+    if (error == std::errc() && end == last && number >= least && number <= most) return "";
+    throw UsageError(fmt::format("{} takes a whole number from {} to {}, not '{:.80}'", name,
+                                 grouped(least), grouped(most), word));
+  };
+  return app.add_option(name, value, help)->type_name("N")->check(check);
+}
+
 void add_env(CLI::App& app, std::string& env) {
   app.add_option("--env", env, "where to run: auto (a usable GPU, else the CPU), cpu or cuda")
       ->type_name("ENV")
@@ -147,10 +176,9 @@ void add_env(CLI::App& app, std::string& env) {
 }
 
 void add_time_limit(CLI::App& app, std::int64_t& seconds) {
-  app.add_option("--time-limit", seconds, "seconds that a run may take")
+  add_number(app, "--time-limit", seconds, 1, 86'400, "seconds that a run may take")
       ->type_name("S")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 86'400));
+      ->capture_default_str();
 }
 
 void add_json(CLI::App& app, std::string& json) {
@@ -249,9 +277,8 @@ std::string shell_word(const std::string& text) {
 }
 
 void StepOptions::add_to(CLI::App& app) {
-  app.add_option("--steps", steps, "how many steps the trace holds, if you know")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000'000));
+  add_number(app, "--steps", steps, 1, 1'000'000'000,
+             "how many steps the trace holds, if you know");
   app.add_option("--step-site", step_site,
                  "a line that each step runs once, if you know; not with --steps")
       ->type_name("FILE:LINE");
@@ -285,8 +312,7 @@ std::filesystem::path new_scenario_file(const std::string& id, const std::string
                     "{} characters at most, such as tensor_cache_by_shape",
                     id, longest_id));
   }
-  const auto folder =
-      !dir.empty() ? std::filesystem::path(dir) : default_baselines().parent_path() / "scenarios";
+  const auto folder = !dir.empty() ? std::filesystem::path(dir) : scenarios_of_the_source();
   const auto file = folder / (id + ".cpp");
   const auto same = std::ranges::find(leaklab::scenarios(), id, &Scenario::id);
   auto data = file;

@@ -46,6 +46,10 @@ struct StepOptions {
   DiagnoseOptions asked() const;
 };
 
+// An option that takes a whole number from `least` to `most`. Throws UsageError that says so for
+// anything else.
+CLI::Option* add_number(CLI::App& app, const std::string& name, std::int64_t& value,
+                        std::int64_t least, std::int64_t most, const std::string& help);
 void add_env(CLI::App& app, std::string& env);
 // In seconds; what `seconds` holds is the default.
 void add_time_limit(CLI::App& app, std::int64_t& seconds);
@@ -61,7 +65,8 @@ std::filesystem::path default_baselines();
 constexpr std::size_t longest_id = 60;
 
 // Where the file of a new scenario goes: into `dir`, or beside the others where that is empty.
-// Throws UsageError for an id that is none or that a scenario has already.
+// Throws UsageError for an id that is none or that a scenario has already, and without `dir` where
+// this program does not lie in its source folder.
 std::filesystem::path new_scenario_file(const std::string& id, const std::string& dir);
 
 // "-" as a file to read is standard input: where that is found. How a text names a file, without

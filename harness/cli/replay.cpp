@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "analysis/device_diagnosis.h"
 #include "command.h"
 #include "leaklab/import.h"
 #include "leaklab/isolation.h"
@@ -58,21 +59,23 @@ Exit run(const Options& options) {
   if (engine() == nullptr) resolve_environment(options.env);  // throws, and says what to do
   const auto snapshot = read_input(options.file);
   std::size_t device = 0;
+  std::vector<std::int64_t> with_events;
   for (std::size_t i = 0; i < snapshot.traces.size(); ++i) {
     if (snapshot.traces[i].size() > snapshot.traces[device].size()) device = i;
+    if (!snapshot.traces[i].empty()) with_events.push_back(static_cast<std::int64_t>(i));
   }
-  if (options.device >= 0) device = static_cast<std::size_t>(options.device);
-  if (std::ranges::all_of(snapshot.traces, [](const auto& trace) { return trace.empty(); })) {
+  if (with_events.empty()) {
     throw Error(Exit::undecided,
-                fmt::format("{} has no events, so nothing can be replayed: record with "
-                            "torch.cuda.memory._record_memory_history(max_entries=1000000)",
-                            input_name(options.file)));
+                fmt::format("{} has no events, so nothing can be replayed: record with {}",
+                            input_name(options.file), record_call));
   }
-  if (device >= snapshot.traces.size() || snapshot.traces[device].empty()) {
-    throw UsageError(
-        fmt::format("{} has no events of device {}; leave --device out to replay the "
-                    "one with most events",
-                    input_name(options.file), device));
+  if (options.device >= 0) {
+    if (std::ranges::find(with_events, options.device) == with_events.end()) {
+      throw UsageError(fmt::format(
+          "{} has no events of device {}, only of {}; give one that has or leave --device out",
+          input_name(options.file), options.device, devices_text(with_events)));
+    }
+    device = static_cast<std::size_t>(options.device);
   }
   const auto asked = options.steps.asked();
   Replay replay;
@@ -87,8 +90,7 @@ Exit run(const Options& options) {
   replay.has_rest = history.has_rest;
   replay.segments = environment.backend == "cuda";  // the CPU's allocator has none
   replay.events = std::ssize(history.events);
-  const auto empty = std::ranges::count_if(snapshot.traces, &Trace::empty);
-  if (std::ssize(snapshot.traces) - empty > 1) replay.device = static_cast<std::int64_t>(device);
+  if (with_events.size() > 1) replay.device = static_cast<std::int64_t>(device);
   replay.on = environment.device;
 
   bool same = true;
@@ -118,9 +120,8 @@ Action add(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   app.add_option("FILE", options->file, "a memory snapshot; '-': standard input")->required();
   add_env(app, options->env);
-  app.add_option("--device", options->device, "of the file; default: the one with most events")
-      ->type_name("N")
-      ->check(CLI::Range(0, 1023));
+  add_number(app, "--device", options->device, 0, 1023,
+             "of the file; default: the one with most events");
   options->steps.add_to(app);
   add_time_limit(app, options->time_limit);
   add_json(app, options->json);

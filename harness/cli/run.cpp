@@ -137,9 +137,7 @@ Action add(CLI::App& app) {
   app.add_option("--twin", options->twin, "leaky or fixed; default: leaky where there is one")
       ->type_name("TWIN")
       ->check(CLI::IsMember({"leaky", "fixed"}));
-  app.add_option("--steps", options->steps, "steps, the warm-up included")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000));
+  add_number(app, "--steps", options->steps, 1, 1'000'000, "steps, the warm-up included");
   add_env(app, options->env);
   app.add_option("--param", options->params, "another value of a parameter; may be repeated")
       ->type_name("NAME=INTEGER")

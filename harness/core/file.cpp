@@ -19,8 +19,6 @@ using nlohmann::json;
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-constexpr std::string_view check_the_path = "check the path";
-
 std::string_view advice(int error) {
   switch (error) {
     case ENOSPC:
@@ -37,16 +35,35 @@ std::string_view advice(int error) {
     case EEXIST:
     case ELOOP:
     case ENAMETOOLONG:
-      return check_the_path;
+      return "check the path";
     default:
       return "try another folder";
+  }
+}
+
+// Whether another path would do: the call named one where this user can write no file. Else the
+// machine fails, as with a full disk.
+bool is_of_the_path(int error) {
+  switch (error) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case EEXIST:
+    case ELOOP:
+    case ENAMETOOLONG:
+      return true;
+    default:
+      return false;
   }
 }
 
 [[noreturn]] void fail_to_write(const fs::path& path, int error) {
   const auto told =
       fmt::format("can't write {}: {}; {}", path.string(), reason(error), advice(error));
-  if (advice(error) == check_the_path) throw UsageError(told);
+  if (is_of_the_path(error)) throw UsageError(told);
   throw InternalError(told);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <set>
 
 #include "../core/size_text.h"
@@ -18,13 +19,6 @@ std::string where(const CodeSite& site) {
   if (site.file.empty()) return "an unknown line";
   if (site.is_function_alone()) return site.function;
   return fmt::format("{}:{} in {}", site.file, site.line, site.function);
-}
-
-// The same with what an unknown line may be.
-std::string listed(const CodeSite& site) {
-  return where(site) + (site.file.empty()
-                            ? " (of a backward pass or a library, or recorded without frames)"
-                            : "");
 }
 
 // " on device 1"; nothing where the file has one device only.
@@ -216,7 +210,7 @@ std::string finding_text(const Diagnosis& diagnosis, const Finding& finding, boo
                          const Style& style) {
   const bool leak = diagnosis.verdict == Verdict::leak;
   const auto rate = finding.bytes_per_step ? size_text(*finding.bytes_per_step) + " a step, " : "";
-  auto place = listed(finding.site);
+  auto place = where(finding.site);
   // What is merely live is summed over all devices.
   if (leak) place += its_device(diagnosis, finding.device);
   auto text = fmt::format("\n{}\n", tinted(wrapped(place, 2, style), Tint::bold, style));
@@ -241,24 +235,42 @@ std::string finding_text(const Diagnosis& diagnosis, const Finding& finding, boo
   return text;
 }
 
-std::string sites_text(const std::vector<std::pair<CodeSite, std::int64_t>>& sites,
-                       std::size_t most, const Style& style) {
+constexpr std::size_t most_oom_sites = 5;
+constexpr std::size_t most_peak_sites = 3;
+
+using LiveSites = std::vector<std::pair<CodeSite, std::int64_t>>;
+
+// Whether diagnose_text() lists one.
+bool lists_unknown_line(const Diagnosis& diagnosis) {
+  const auto is_unknown = [](const CodeSite& site) { return site.file.empty(); };
+  const auto has_unknown = [&](const LiveSites& sites, std::size_t most) {
+    return std::ranges::any_of(sites | std::views::take(most), is_unknown,
+                               &LiveSites::value_type::first);
+  };
+  return std::ranges::any_of(diagnosis.findings, is_unknown, &Finding::site) ||
+         std::ranges::any_of(diagnosis.lookalikes, is_unknown, &Lookalike::site) ||
+         (diagnosis.oom ? has_unknown(diagnosis.oom->live_sites, most_oom_sites)
+                        : has_unknown(diagnosis.peak_sites, most_peak_sites));
+}
+
+std::string sites_text(const LiveSites& sites, std::size_t most, const Style& style) {
   std::string text;
   for (std::size_t at = 0; at < std::min(most, sites.size()); ++at) {
     const auto& [site, bytes] = sites[at];
-    text += labelled(fmt::format("  {:>10}  ", size_text(bytes)), listed(site), 14, style) + '\n';
+    text += labelled(fmt::format("  {:>10}  ", size_text(bytes)), where(site), 14, style) + '\n';
   }
   return text;
 }
 
 std::string oom_text(const FailedAllocation& oom, bool several, const Style& style) {
-  auto text = '\n' +
-              wrapped(fmt::format("out of memory{}: {} asked for{}",
-                                  several ? " on " + devices_text({oom.device}) : "",
-                                  size_text(oom.request),
-                                  oom.step < 0 ? "" : fmt::format(" in step {}", oom.step)),
-                      0, style) +
-              '\n';
+  auto text =
+      '\n' +
+      wrapped(fmt::format(
+                  "out of memory{}: {} asked for{}{}",
+                  several ? " on " + devices_text({oom.device}) : "", size_text(oom.request),
+                  oom.step < 0 ? "" : fmt::format(" in step {}", oom.step), last_of_failed(oom)),
+              0, style) +
+      '\n';
   text +=
       wrapped(fmt::format("{} live, {} in segments of which {} hold nothing (longest stretch {}), "
                           "{} free on the device",
@@ -267,7 +279,7 @@ std::string oom_text(const FailedAllocation& oom, bool several, const Style& sty
               2, style) +
       '\n';
   text += wrapped(oom.reason, 2, style) + '\n';
-  return text + sites_text(oom.live_sites, 5, style);
+  return text + sites_text(oom.live_sites, most_oom_sites, style);
 }
 
 std::string lookalikes_text(const Diagnosis& diagnosis, const Style& style) {
@@ -299,10 +311,12 @@ std::string cache_line(const Diagnosis& diagnosis, const Style& style) {
 }
 
 // Half a line number or a function that is cut off would be a wrong one; folders may go.
-Table changes_table(const std::vector<SiteChange>& changes, bool folders, const Style& style) {
-  Table table({{"more bytes", Align::right},
+Table changes_table(const std::vector<SiteChange>& changes, bool devices, bool folders,
+                    const Style& style) {
+  Table table({{"more memory", Align::right},
                {"more allocations", Align::right},
-               {"live bytes", Align::right},
+               {"live memory", Align::right},
+               {"device", Align::right},
                {"line"}});
   for (const auto& each : changes) {
     auto site = each.site;
@@ -310,9 +324,10 @@ Table changes_table(const std::vector<SiteChange>& changes, bool folders, const 
     if (!folders && slash != std::string::npos) {
       site.file.replace(0, slash, style.unicode ? "…" : "...");
     }
-    table.add({{grouped(each.bytes)},
+    table.add({{size_text(each.bytes)},
                {grouped(each.allocations)},
-               {grouped(each.live_bytes)},
+               {size_text(each.live_bytes)},
+               {devices ? std::to_string(each.device) : ""},
                {where(site)}});
   }
   return table;
@@ -353,33 +368,41 @@ std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,
   } else if (diagnosis.peak_bytes > 0 && !diagnosis.peak_sites.empty()) {
     text += fmt::format("\npeak {}{}, of which\n", size_text(diagnosis.peak_bytes),
                         on_its_device(diagnosis));
-    text += sites_text(diagnosis.peak_sites, 3, style);
+    text += sites_text(diagnosis.peak_sites, most_peak_sites, style);
   }
   text += cache_line(diagnosis, style);
   // The first one of an undecided file is its verdict's sentence.
   const std::size_t told = diagnosis.verdict == Verdict::undecided ? 1 : 0;
-  if (diagnosis.limits.size() > told) text += "\nwhat the recording can't tell\n";
+  const bool unknown = lists_unknown_line(diagnosis);
+  if (diagnosis.limits.size() > told || unknown) text += "\nwhat the recording can't tell\n";
   for (std::size_t at = told; at < diagnosis.limits.size(); ++at) {
     text += wrapped(diagnosis.limits[at], 2, style) + '\n';
+  }
+  if (unknown) {
+    text +=
+        wrapped("an unknown line is of a backward pass or a library, or recorded without frames", 2,
+                style) +
+        '\n';
   }
   return text;
 }
 
 std::string diff_text(const std::string& before, const std::string& after,
-                      const std::vector<SiteChange>& changes, const Style& style) {
+                      const std::vector<SiteChange>& changes, bool devices, const Style& style) {
   if (changes.empty()) {
     return wrapped(fmt::format("nothing lives in {} beyond {}", after, before), 0, style) + '\n';
   }
   auto text = wrapped(fmt::format("what lives in {} beyond {}", after, before), 0, style) + "\n\n";
   for (const bool folders : {true, false}) {
-    const auto table = changes_table(changes, folders, style);
+    const auto table = changes_table(changes, devices, folders, style);
     if (table.fits(style)) return text + table.text(style);
   }
   for (const auto& each : changes) {
     text += tinted(wrapped(where(each.site), 0, style), Tint::bold, style) + '\n' +
-            wrapped(fmt::format("{}, {}, {}", counted(each.bytes, "more byte"),
+            wrapped(fmt::format("{} more, {}, {} live{}", size_text(each.bytes),
                                 counted(each.allocations, "more allocation"),
-                                counted(each.live_bytes, "live byte")),
+                                size_text(each.live_bytes),
+                                devices ? ", on " + devices_text({each.device}) : ""),
                     2, style) +
             '\n';
   }

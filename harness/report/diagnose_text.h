@@ -35,7 +35,8 @@ std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,
 // Whether an allocation failed because the memory was full, so not for being larger than all of it.
 bool was_full(const Diagnosis& diagnosis);
 
+// With the device of each line where `devices` says so.
 std::string diff_text(const std::string& before, const std::string& after,
-                      const std::vector<SiteChange>& changes, const Style& style);
+                      const std::vector<SiteChange>& changes, bool devices, const Style& style);
 
 }  // namespace leaklab

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "../core/size_text.h"
 #include "table.h"
 
 namespace leaklab {
@@ -16,6 +17,12 @@ std::string moment(const Replay& replay, std::size_t level) {
   if (level == 0) return "start";
   if (replay.has_rest && level + 1 == replay.got.size()) return "dump";
   return grouped(static_cast<std::int64_t>(level) - 1);
+}
+
+// "9.5 MiB", and where it is not the file's to the byte, "9.5 MiB (+512 B)".
+std::string replayed(std::int64_t want, std::int64_t got) {
+  if (got == want) return size_text(got);
+  return fmt::format("{} ({}{} B)", size_text(got), got > want ? "+" : "", grouped(got - want));
 }
 
 }  // namespace
@@ -51,12 +58,12 @@ std::string replay_text(const Replay& replay, const Style& style) {
     const auto& got = replay.got[level];
     const auto tint = differs ? Tint::bad : Tint::none;
     table.add({{moment(replay, level), tint},
-               {grouped(want.requested)},
-               {grouped(got.live.requested), tint},
+               {size_text(want.requested)},
+               {replayed(want.requested, got.live.requested), tint},
                {grouped(want.allocations)},
                {grouped(got.live.allocations), tint},
-               {grouped(replay.filed.reserved[level])},
-               {replay.segments ? grouped(got.reserved) : ""}});
+               {size_text(replay.filed.reserved[level])},
+               {replay.segments ? size_text(got.reserved) : ""}});
   }
   auto text = table.text(style) + '\n';
   if (equal_out > 0) text += counted(equal_out, "level") + " left out, equal in both\n";

@@ -8,6 +8,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
 
 namespace leaklab {
 namespace {
@@ -57,6 +58,46 @@ fmt::text_style style_for(Tint tint) {
   return {};
 }
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Whether a line must not end between the two: "1.5 MiB", "(14 steps)", "step 12,".
+bool belong_together(std::string_view left, std::string_view right) {
+  while (left.starts_with('(')) left.remove_prefix(1);
+  if (left.empty() || right.empty()) return false;
+  if (is_digit(right.front())) {
+    constexpr std::string_view numbered[] = {"step",   "steps",   "device",
+                                             "Device", "devices", "line"};
+    return std::ranges::find(numbered, left) != std::end(numbered);
+  }
+  while (!right.empty() && std::string_view(".,;:)").find(right.back()) != std::string_view::npos) {
+    right.remove_suffix(1);
+  }
+  constexpr std::string_view units[] = {"B", "KiB",  "MiB",   "GiB",  "TiB",  "PiB",
+                                        "%", "byte", "bytes", "step", "steps"};
+  const auto number = left.substr(left.front() == '-' ? 1 : 0);
+  return !number.empty() && is_digit(number.front()) && is_digit(number.back()) &&
+         std::ranges::find(units, right) != std::end(units);
+}
+
+// Where the first word of `text` ends, with the words that belong to it if all of them fit.
+std::size_t end_of_word(std::string_view text, std::size_t room) {
+  const auto end_from = [&](std::size_t begin) {
+    return std::min(text.find_first_of(" \n", begin), text.size());
+  };
+  const auto first = end_from(0);
+  auto begin = std::size_t{0};
+  auto end = first;
+  while (end < text.size() && text[end] == ' ') {
+    const auto next = end_from(end + 1);
+    if (!belong_together(text.substr(begin, end - begin), text.substr(end + 1, next - end - 1))) {
+      break;
+    }
+    begin = end + 1;
+    end = next;
+  }
+  return width_of(text.substr(0, end)) <= room ? end : first;
+}
+
 }  // namespace
 
 Style style_of(std::FILE* stream) {
@@ -98,7 +139,7 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t width
   std::string lines;
   std::size_t column = 0;
   while (!text.empty()) {
-    const auto end = std::min(text.find_first_of(" \n"), text.size());
+    const auto end = end_of_word(text, width - std::min(width, indent));
     const auto word = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (word.empty()) continue;

@@ -36,7 +36,8 @@ std::string counted(std::int64_t number, std::string_view noun);
 // or it does not tell.
 std::size_t text_width(const Style& style);
 
-// The words of `text` in lines of at most `width` columns, each after `indent` spaces.
+// The words of `text` in lines of at most `width` columns, each after `indent` spaces. A number
+// stays in one line with its unit, and "step" with its number, where a line has room for both.
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t width);
 std::string wrapped(std::string_view text, std::size_t indent, const Style& style);
 // The same with `label` in place of the first indent; a longer one has a line of its own.

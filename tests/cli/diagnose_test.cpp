@@ -62,6 +62,54 @@ TEST_F(Program, diagnose_of_a_file_without_a_leak_says_at_once_that_memory_ran_o
               HasSubstr(". Out of memory on device "));
 }
 
+TEST_F(Program, diagnose_says_how_many_allocations_failed) {
+  made::Program program;
+  program.alloc(made::Program::line(3), 4096);
+  program.fail(1 << 20, 0, made::Program::line(4));
+  write_snapshot(program.dump(), folder_ / "once.pickle");
+  for (int more = 0; more < 1199; ++more) program.fail(2 << 20, 0, {});
+  write_snapshot(program.dump(), folder_ / "often.pickle");
+  EXPECT_THAT(leaklab("diagnose once.pickle").out,
+              HasSubstr("\nout of memory: 1.0 MiB asked for\n"));
+  EXPECT_EQ(document("diagnose once.pickle")["oom"]["count"], 1);
+  EXPECT_THAT(leaklab("diagnose often.pickle").out,
+              HasSubstr("\nout of memory: 2.0 MiB asked for, the last of 1,200 failed "
+                        "allocations\n"));
+  const auto told = document("diagnose often.pickle");
+  EXPECT_EQ(told["oom"]["count"], 1200);
+  EXPECT_THAT(told["summary"].get<std::string>(),
+              HasSubstr(" Out of memory, the last of 1,200 failed allocations: a request of 2.0"));
+}
+
+TEST_F(Program, diagnose_of_a_loop_in_which_every_allocation_fails_is_undecided) {
+  const auto diagnosed = [&](bool allocates, int failures) {
+    made::Program program;
+    if (allocates) program.alloc(made::Program::line(3), 4096);
+    for (int each = 0; each < failures; ++each) program.fail(2 << 20, 0, made::Program::line(5));
+    write_snapshot(program.dump(), folder_ / "s.pickle");
+    EXPECT_THAT(leaklab("diagnose s.pickle").out, StartsWith("s.pickle: UNDECIDED, and out of"));
+    return document("diagnose s.pickle")["summary"].get<std::string>();
+  };
+  const std::string then = " failed, so none could stay; where memory suffices, record ten steps";
+  EXPECT_THAT(diagnosed(true, 50),
+              StartsWith("Undecided: every allocation of the steps seen" + then));
+  for (const int failures : {1, 2, 50}) {
+    EXPECT_THAT(diagnosed(false, failures),
+                StartsWith("Undecided: every allocation of the trace" + then));
+  }
+}
+
+TEST_F(Program, diagnose_says_why_no_steps_were_found_in_one_sentence_with_one_colon) {
+  made::Program program;
+  program.alloc(made::Program::line(3), 4096);
+  program.alloc(made::Program::line(4), 4096);
+  write_snapshot(program.dump(), folder_ / "short.pickle");
+  const auto summary = document("diagnose short.pickle")["summary"].get<std::string>();
+  const auto sentence = summary.substr(0, summary.find(';'));
+  EXPECT_THAT(sentence, StartsWith("Undecided: no steps were found, as nothing comes again"));
+  EXPECT_EQ(std::ranges::count(sentence, ':'), 1);
+}
+
 TEST_F(Program, diagnose_tells_an_undecided_file_by_exit_code_5_and_how_to_record) {
   const auto ran = leaklab("diagnose " + stored("d17_no_history_leak"));
   EXPECT_EQ(ran.code, 5);
@@ -188,10 +236,25 @@ TEST_F(Program, diagnose_says_of_steps_that_are_not_there_when_none_are_found_wi
   made::Program program;
   program.alloc(made::Program::line(3), 4096);
   program.alloc(made::Program::line(4), 4096);
-  write_snapshot(program.dump(), folder_ / "short.pickle");
-  EXPECT_THAT(document("diagnose --steps 7 short.pickle")["limits"][0].get<std::string>(),
-              EndsWith("leave --steps out, and the steps are looked for, though without success "
-                       "here"));
+  auto snapshot = program.dump();
+  write_snapshot(snapshot, folder_ / "short.pickle");
+  const std::string mark = "or mark them with torch.profiler.record_function(f\"## step {i} ##\")";
+  const auto why = [&](const std::string& call) {
+    return document("diagnose " + call + " short.pickle")["limits"][0].get<std::string>();
+  };
+  EXPECT_EQ(why("--steps 7"),
+            "the trace shows no loop of 7 steps, as --steps says, and no other loop either; record "
+            "ten steps or more, " +
+                mark);
+  EXPECT_THAT(why(""), EndsWith(mark + ", or say --steps N or --step-site FILE:LINE"));
+  made::change(snapshot.traces[0], [](TraceEvent& event) { event.stack = 0; });
+  write_snapshot(snapshot, folder_ / "short.pickle");
+  const std::string record =
+      "record ten steps or more with their frames, by "
+      "torch.cuda.memory._record_memory_history(max_entries=1000000, stacks=\"python\"), ";
+  for (const std::string call : {"", "--steps 7"}) {
+    EXPECT_THAT(why(call), EndsWith("; " + record + mark)) << "no option helps without frames";
+  }
 }
 
 TEST_F(Program, diagnose_says_which_of_several_devices_it_means_and_which_it_can_not_judge) {
@@ -327,7 +390,36 @@ TEST_F(Program, diff_warns_of_a_device_that_the_second_file_lacks) {
   EXPECT_EQ(leaklab("diff one.pickle two.pickle").err, "");
   EXPECT_THAT(leaklab("diff two.pickle one.pickle").err,
               StartsWith("leaklab: nothing in one.pickle lives on device 1, where two.pickle has "
-                         "something, which hides as much growth of the same lines on other"));
+                         "something: compare two snapshots of the same devices\n"));
+}
+
+TEST_F(Program, diff_says_on_which_device_each_line_has_more_if_there_are_several) {
+  const auto of_two = [&](const char* name, std::size_t on_first, std::size_t on_second) {
+    made::Program program;
+    for (std::size_t each = 0; each < on_first + on_second; ++each) {
+      program.alloc(made::Program::line(3), 1 << 20);
+    }
+    auto snapshot = program.dump();
+    auto& first = snapshot.segments[0];
+    auto second = first;
+    first.blocks = static_cast<std::uint32_t>(on_first);
+    second.device = 1;
+    second.first_block = first.blocks;
+    second.blocks = static_cast<std::uint32_t>(on_second);
+    snapshot.segments.push_back(second);
+    write_snapshot(snapshot, folder_ / name);
+  };
+  of_two("before.pickle", 5, 1);
+  of_two("after.pickle", 2, 3);
+  EXPECT_THAT(leaklab("diff before.pickle after.pickle").out,
+              EndsWith("more memory  more allocations  live memory  device  line\n"
+                       "    2.0 MiB                 2      3.0 MiB       1  /home/me/train.py:3 in "
+                       "train\n"))
+      << "what device 0 has less hides nothing";
+  const auto more = document("diff before.pickle after.pickle")["more"];
+  ASSERT_EQ(more.size(), 1U);
+  EXPECT_EQ(more[0]["device"], 1);
+  EXPECT_EQ(more[0]["bytes"], 2 << 20);
 }
 
 TEST_F(Program, diff_warns_of_two_devices_and_of_files_in_the_wrong_order) {

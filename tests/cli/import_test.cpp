@@ -29,24 +29,35 @@ TEST_F(Program, import_writes_a_scenario_and_its_pattern_and_says_what_to_do_nex
 }
 
 TEST_F(Program, import_refuses_a_pattern_that_is_too_large_for_a_scenario) {
-  made::Program program;
-  std::uint32_t random = 1;
-  for (int step = 0; step < 40; ++step) {
-    program.mark("START", "step " + std::to_string(step));
-    program.free(program.alloc(made::Program::line(10), 4096), made::Program::line(12));
-    // By no rule, so that none can be left out.
-    for (int each = 0; each < 400; ++each) {
-      random = random * 1664525 + 1013904223;
-      program.alloc(made::Program::line(11), 512 + random % 100'000);
+  // Sizes by no rule, so that none can be left out; of a leak with a period the same in each step.
+  const auto import = [&](int steps, int allocations, bool periodic = false) {
+    made::Program program;
+    std::uint32_t random = 1;
+    for (int step = 0; step < steps; ++step) {
+      program.marked("step " + std::to_string(step), [&] {
+        program.free(program.alloc(made::Program::line(10), 4096), made::Program::line(12));
+        if (periodic) random = 1;
+        for (int each = 0; each < allocations; ++each) {
+          random = random * 1664525 + 1013904223;
+          program.alloc(made::Program::line(11), 512 + random % 100'000);
+        }
+      });
     }
-    program.mark("END", "step " + std::to_string(step));
-  }
-  write_snapshot(program.dump(), folder_ / "irregular.pickle");
-  const auto ran = leaklab("import irregular.pickle --dir scenarios");
-  EXPECT_EQ(ran.code, 2);
-  EXPECT_THAT(ran.err,
-              AllOf(HasSubstr("more than a scenario's 65,536"), HasSubstr("--from-series")));
+    write_snapshot(program.dump(), folder_ / "large.pickle");
+    return leaklab("import large.pickle --dir scenarios");
+  };
+  const auto refusal = [&](int steps, int allocations, bool periodic = false) {
+    const auto ran = import(steps, allocations, periodic);
+    EXPECT_EQ(ran.code, 2) << ran.out;
+    EXPECT_THAT(ran.err, HasSubstr("which is more than a scenario's 65,536; "));
+    return ran.err.substr(ran.err.find("; ") + 2);
+  };
+  EXPECT_EQ(refusal(40, 400), "record 20 steps of the loop or fewer\n");
+  EXPECT_EQ(refusal(12, 2000), "record a smaller model, whose steps have fewer allocations\n");
+  EXPECT_EQ(refusal(12, 10'000, /*periodic=*/true),
+            "give memory by step with --from-series, which holds sums alone\n");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "scenarios"));
+  EXPECT_EQ(import(20, 400).code, 0) << "as many as it said";
 }
 
 TEST_F(Program, import_writes_the_same_bytes_twice) {
@@ -253,6 +264,70 @@ TEST_F(Program, import_names_each_place_that_leaks_or_says_how_many_more) {
   }
 }
 
+// Steps of a loop, of which some keep what `keep` allocates.
+template <typename Keep>
+Snapshot looped(int steps, Keep keep) {
+  made::Program program;
+  for (int step = 0; step < steps; ++step) {
+    program.marked("step " + std::to_string(step), [&] {
+      program.free(program.alloc(made::Program::line(10), 4096), made::Program::line(12));
+      keep(program, step);
+    });
+  }
+  return program.dump();
+}
+
+// Of the sizes that an irregular leak has.
+std::int64_t some_size(int step) { return 512 * (1 + step * step % 61); }
+
+TEST_F(Program, import_keeps_the_allocations_of_a_leak_in_some_steps_by_no_rule) {
+  const auto snapshot = looped(56, [](made::Program& program, int step) {
+    if (step % 4 == 3) program.alloc(made::Program::line(16), some_size(step));
+  });
+  write_snapshot(snapshot, folder_ / "s.pickle");
+  EXPECT_THAT(leaklab("import s.pickle --dir . --id some").out,
+              HasSubstr("\nkept 40 of 70 allocations, 32 of 56 steps\n"));
+  std::int64_t sum = 0;
+  for (int step = 24; step < 56; ++step) sum += step % 4 == 3 ? some_size(step) : 0;
+  EXPECT_THAT(read_file(folder_ / "some.cpp"),
+              StartsWith(fmt::format("// {} bytes in 32 steps stay", fmt::group_digits(sum))));
+}
+
+TEST_F(Program, import_keeps_what_leaks_in_a_backward_pass_with_what_leaks_beside_it) {
+  const auto snapshot = looped(30, [](made::Program& program, int step) {
+    program.free(program.alloc({}, 8192));
+    if (step % 3 != 2) return;
+    program.alloc(made::Program::line(16), 1024);
+    program.alloc({}, 2048);
+  });
+  write_snapshot(snapshot, folder_ / "s.pickle");
+  EXPECT_THAT(leaklab("import s.pickle --dir . --id both").out,
+              AllOf(HasSubstr("\nkept "), Not(HasSubstr("add up"))));
+  const auto pattern = read_file(folder_ / "both.pattern");
+  EXPECT_THAT(pattern, AllOf(StartsWith("R\"(3\n"), HasSubstr("1024! 2048!")));
+}
+
+TEST_F(Program, import_says_that_what_stays_does_not_add_up_where_a_line_leaks_and_fills_once) {
+  const auto snapshot = looped(16, [](made::Program& program, int step) {
+    if (step == 0) program.alloc(made::Program::line(16), 32 << 20);
+    program.alloc(made::Program::line(16), some_size(step));
+  });
+  write_snapshot(snapshot, folder_ / "s.pickle");
+  EXPECT_THAT(leaklab("import s.pickle --dir . --id once").out,
+              HasSubstr("; those that stay do not add up to the leak, so the growth of a period is "
+                        "one allocation\n"));
+}
+
+TEST_F(Program, import_tells_a_terminal_how_far_it_is_with_a_leak_by_no_rule) {
+  const auto snapshot = looped(56, [](made::Program& program, int step) {
+    program.alloc(made::Program::line(16), some_size(step));
+  });
+  write_snapshot(snapshot, folder_ / "s.pickle");
+  EXPECT_THAT(
+      on_terminal("cd " + folder_.string() + "; " LEAKLAB_PROGRAM " import s.pickle --dir ."),
+      HasSubstr("[0 tried] 56 steps and "));
+}
+
 TEST_F(Program, import_writes_how_many_steps_it_was_told) {
   const auto call = "import " + stored("d09_two_leaks") + " --dir . --id ";
   EXPECT_EQ(document(call + "told --steps 30")["diagnosis"]["steps"]["asked"], 30);
@@ -283,13 +358,14 @@ TEST_F(Runs, replay_refuses_a_file_without_events) {
   EXPECT_THAT(refused("replay --env cpu --steps 99999 " + stored("d09_two_leaks"), 5),
               HasSubstr("shows no loop of 99999 steps, as --steps says: leave --steps out"));
   EXPECT_THAT(refused("replay --env cpu --device 7 " + stored("d09_two_leaks"), 2),
-              HasSubstr("device 7"));
+              HasSubstr("has no events of device 7, only of device 0; give one that has or leave "
+                        "--device out\n"));
   EXPECT_THAT(refused("replay --env cpu nothing.pickle", 2), HasSubstr("nothing.pickle"));
 }
 
 TEST_F(Runs, replay_of_a_file_without_history_is_undecided_and_tells_how_to_record) {
   EXPECT_THAT(refused("replay --env cpu " + stored("d17_no_history_leak"), 5),
-              HasSubstr("_record_memory_history"));
+              HasSubstr("_record_memory_history(max_entries=1000000, stacks=\"python\")"));
   EXPECT_THAT(refused("replay --env cpu --device 7 " + stored("d17_no_history_leak"), 5),
               HasSubstr("_record_memory_history"));
 }

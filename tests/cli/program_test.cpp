@@ -51,6 +51,34 @@ TEST_F(Program, refuses_a_wrong_call_in_one_sentence) {
   EXPECT_THAT(refused("run x --channel requestd", 2), HasSubstr("'requested'"));
 }
 
+TEST_F(Program, an_option_that_takes_a_number_says_which_ones_for_any_other) {
+  const std::pair<std::string, std::string> options[] = {
+      {"check --jobs", "from 1 to 1,024"},
+      {"check --steps", "from 1 to 1,000,000"},
+      {"check --time-limit", "from 1 to 86,400"},
+      {"record --jobs", "from 1 to 1,024"},
+      {"record --time-limit", "from 1 to 86,400"},
+      {"run x --steps", "from 1 to 1,000,000"},
+      {"run x --time-limit", "from 1 to 86,400"},
+      {"diagnose x --steps", "from 1 to 1,000,000,000"},
+      {"import x --steps", "from 1 to 1,000,000,000"},
+      {"replay x --steps", "from 1 to 1,000,000,000"},
+      {"replay x --device", "from 0 to 1,023"},
+      {"replay x --time-limit", "from 1 to 86,400"}};
+  for (const auto& [call, range] : options) {
+    const auto option = call.substr(call.find("--"));
+    for (const std::string value : {"-1", "99999999999999999999", "many", "1.5", "0x10", "3 4"}) {
+      EXPECT_EQ(
+          refused(call + " '" + value + "'", 2),
+          fmt::format("leaklab: {} takes a whole number {}, not '{}'\n", option, range, value));
+    }
+    EXPECT_THAT(refused(call, 2),
+                StartsWith("leaklab: " + option + " needs a value; see `leaklab"));
+  }
+  EXPECT_THAT(refused("diagnose x --steps 1000000000", 2), HasSubstr("can't read x"));
+  EXPECT_THAT(refused("diagnose x --steps 1000000001", 2), HasSubstr("--steps takes a whole"));
+}
+
 TEST_F(Program, an_option_that_a_command_does_not_have_leads_to_one_that_is_near) {
   EXPECT_THAT(refused("diagnose x --setps 30", 2),
               HasSubstr("--setps; see `leaklab diagnose --help`; did you mean '--steps'?\n"));
@@ -97,6 +125,14 @@ TEST_F(Program, says_what_it_could_not_write) {
   EXPECT_EQ(leaklab("list --json /dev/full").code, 4);
 }
 
+TEST_F(Program, a_folder_without_permission_is_a_wrong_call_as_a_file_without_permission_is) {
+  for (const auto* call : {"list --json /sys/made.json", "new made --class L20 --dir /sys"}) {
+    EXPECT_THAT(refused(call, 2), AllOf(StartsWith("leaklab: can't write /sys/made."),
+                                        HasSubstr("; choose a folder that you may write to\n")))
+        << "nobody may write there, nor may root";
+  }
+}
+
 TEST_F(Program, text_that_can_not_be_written_is_a_failure_of_any_command) {
   const auto file = stored("d17b_state_only_leak");
   for (const auto& call :
@@ -130,10 +166,11 @@ TEST_F(Program, each_command_tells_its_exit_codes_in_one_form) {
                                  "record", "replay", "run"}) {
     auto help = leaklab(name + " --help").out;
     std::ranges::replace(help, '\n', ' ');
-    EXPECT_THAT(help,
-                AllOf(HasSubstr("Exit codes: 0 "),
-                      HasSubstr(", 2 a wrong call or a file that can't be read, "),
-                      HasSubstr("4 a fault of leaklab or of the machine, such as a full disk")))
+    EXPECT_THAT(
+        help,
+        AllOf(HasSubstr("Exit codes: 0 "),
+              HasSubstr(", 2 a wrong call, or a file that can't be read or may not be written, "),
+              HasSubstr("4 a fault of leaklab or of the machine, such as a full disk")))
         << name;
   }
   EXPECT_THAT(leaklab("replay --help").out, HasSubstr(" 5 "));
@@ -183,7 +220,7 @@ TEST_F(Program, fits_a_table_to_the_width_of_a_terminal_only) {
   const auto diff = LEAKLAB_PROGRAM " diff " + stored("d17_no_history_leak") + " " +
                     stored("d17b_state_only_leak");
   const auto widest = [](const std::string& text) {
-    std::istringstream lines(text.substr(text.find("more bytes")));
+    std::istringstream lines(text.substr(text.find("more memory")));
     std::size_t width = 0;
     for (std::string line; std::getline(lines, line);) {
       width = std::max(width, line.size() - (line.ends_with('\r') ? 1 : 0));
@@ -195,7 +232,7 @@ TEST_F(Program, fits_a_table_to_the_width_of_a_terminal_only) {
   EXPECT_GT(whole, 70U);
   EXPECT_THAT(widest(on_terminal(plain + diff, 70)), AllOf(Gt(65U), Le(70U)));
   EXPECT_EQ(widest(on_terminal(plain + diff)), whole) << "a terminal that does not tell its width";
-  EXPECT_LE(widest(on_terminal("COLUMNS=65 NO_COLOR=1 LC_ALL=C " + diff, 70)), 65U);
+  EXPECT_LE(widest(on_terminal("COLUMNS=70 NO_COLOR=1 LC_ALL=C " + diff, 80)), 70U);
   EXPECT_EQ(widest(on_terminal(plain + diff + " | cat", 70)), whole);
   EXPECT_EQ(widest(shell("COLUMNS=65 " + diff).out), whole);
 }
@@ -210,6 +247,25 @@ TEST_F(Program, new_writes_a_scenario_with_the_sentence_of_its_class) {
   EXPECT_EQ(leaklab("new my_benign --class N17 --dir scenarios").code, 0);
   const auto benign = read_file(folder_ / "scenarios/my_benign.cpp");
   EXPECT_THAT(benign, AllOf(HasSubstr(".taxonomy = \"N17\""), Not(HasSubstr("fault"))));
+}
+
+TEST_F(Program, a_copy_of_the_program_asks_where_to_write_a_scenario) {
+  // The copy finds its libraries where they were.
+  const std::string copy =
+      "cp $leaklab copy; export LD_LIBRARY_PATH=$(dirname $leaklab)/../lib; ./copy ";
+  const auto import = "import " + stored("d09_two_leaks") + " --id of_a_copy ";
+  for (const auto& call : {std::string("new of_a_copy --class L20 "), import}) {
+    const auto ran = shell(copy + call);
+    EXPECT_EQ(ran.code, 2) << ran.out;
+    EXPECT_EQ(ran.err,
+              "leaklab: this leaklab lies outside of its source folder, so there is no folder of "
+              "scenarios; say with --dir where to write\n");
+    EXPECT_FALSE(fs::exists(LEAKLAB_SOURCE_DIR "/scenarios/of_a_copy.cpp"));
+    EXPECT_FALSE(fs::exists(folder_ / "scenarios"));
+  }
+  const auto ran = shell(copy + import + "--dir mine");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("wrote mine/of_a_copy.cpp and its pattern\n"));
 }
 
 TEST_F(Program, new_refuses_what_is_there_already_and_what_is_no_id) {

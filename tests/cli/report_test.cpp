@@ -52,6 +52,26 @@ TEST(Style, long_sentences_are_wrapped_at_words) {
   EXPECT_EQ(wrapped("unbreakable", 1, 4), " unbreakable");
 }
 
+TEST(Style, no_line_ends_between_a_number_and_its_unit) {
+  EXPECT_EQ(wrapped("it held 1.5 MiB", 0, 11), "it held\n1.5 MiB");
+  EXPECT_EQ(wrapped("it held (-1.5 MiB), more", 0, 13), "it held\n(-1.5 MiB),\nmore");
+  EXPECT_EQ(wrapped("sure by 90 %.", 0, 11), "sure by\n90 %.");
+  EXPECT_EQ(wrapped("until step 12, or", 0, 11), "until\nstep 12, or");
+  EXPECT_EQ(wrapped("each 1,200 steps take", 0, 11), "each\n1,200 steps\ntake");
+  EXPECT_EQ(wrapped("of 2 MiB at line 7", 0, 14), "of 2 MiB at\nline 7");
+}
+
+TEST(Style, a_line_ends_between_a_number_and_a_word_that_is_no_unit) {
+  EXPECT_EQ(wrapped("two of 3, MiB", 0, 10), "two of 3,\nMiB");
+  EXPECT_EQ(wrapped("train.py:12 in step", 0, 15), "train.py:12 in\nstep");
+  EXPECT_EQ(wrapped("with 12 others", 0, 8), "with 12\nothers");
+}
+
+TEST(Style, a_line_too_narrow_for_a_number_with_its_unit_has_one_of_them) {
+  EXPECT_EQ(wrapped("1,234.5 MiB", 0, 8), "1,234.5\nMiB");
+  EXPECT_EQ(wrapped("step 123456", 2, 8), "  step\n  123456");
+}
+
 TEST(Style, a_label_stands_before_a_text_that_is_wrapped_beside_it_or_below) {
   EXPECT_EQ(labelled("  a  ", "one two three", 5, {.width = 12}), "  a  one two\n     three");
   EXPECT_EQ(labelled("  label", "one", 4, {.width = 12}), "  label\n    one");
@@ -239,7 +259,7 @@ TEST(DiagnoseText, says_in_words_what_a_terminal_may_draw) {
   EXPECT_THAT(text, HasSubstr("  live after each step   step 100: 1,000 B, step 103: 4,000 B, step "
                               "106: 7,000 B, step 109: 10,000 B\n"));
   EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {.width = 40}),
-              HasSubstr("  live after each step\n    step 100: 1,000 B, step 103: 4,000\n    B, "));
+              HasSubstr("  live after each step\n    step 100: 1,000 B, step 103:\n    4,000 B, "));
   EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {.unicode = true, .width = 40}),
               HasSubstr("  live after each step\n    ▁▂▃▃▄▅▆▆▇█  1,000 B to 10,000 B\n"));
 }
@@ -266,11 +286,14 @@ TEST(DiagnoseText, says_of_memory_without_a_line_what_it_may_be) {
   diagnosis.findings.resize(1);
   diagnosis.peak_bytes = 512;
   diagnosis.peak_sites = {{{}, 512}};
-  const std::string line =
-      "an unknown line (of a backward pass or a library, or recorded without frames)\n";
+  const std::string line = "an unknown line\n";
   const auto text = diagnose_text("s", diagnosis, {}, {});
   EXPECT_THAT(text, AllOf(HasSubstr("allocated at an unknown line."), HasSubstr("\n  " + line),
-                          HasSubstr("       512 B  " + line)));
+                          HasSubstr("       512 B  " + line),
+                          HasSubstr("\nwhat the recording can't tell\n  an unknown line is of a "
+                                    "backward pass or a library, or recorded without frames\n")));
+  diagnosis.findings[0].site = diagnosis.peak_sites[0].first = {"a.py", 3, "f"};
+  EXPECT_THAT(diagnose_text("s", diagnosis, {}, {}), testing::Not(HasSubstr("unknown")));
 }
 
 TEST(DiagnoseText, says_each_thing_once_and_one_of_a_thing_in_the_singular) {
@@ -288,27 +311,28 @@ TEST(DiffText, keeps_the_number_of_a_line_and_its_function_on_a_narrow_terminal)
   const std::vector<SiteChange> changes = {
       {{"/home/me/project/train.py", 120, "train_epoch"}, 147'456, 3, 147'456},
       {{"/home/me/project/cache.py", 7, "keep"}, -512, 1, 1024}};
-  const auto text = [&](const Style& style) { return diff_text("a", "b", changes, style); };
+  const auto text = [&](const Style& style) { return diff_text("a", "b", changes, false, style); };
   const std::string heading = "what lives in b beyond a\n\n";
   const auto whole =
       heading +
-      "more bytes  more allocations  live bytes  line\n"
-      "   147,456                 3     147,456  /home/me/project/train.py:120 in train_epoch\n"
-      "      -512                 1       1,024  /home/me/project/cache.py:7 in keep\n";
+      "more memory  more allocations  live memory  line\n"
+      "  144.0 KiB                 3    144.0 KiB  /home/me/project/train.py:120 in train_epoch\n"
+      "     -512 B                 1      1,024 B  /home/me/project/cache.py:7 in keep\n";
   EXPECT_EQ(text({}), whole);
-  EXPECT_EQ(text({.width = 86}), whole) << "just wide enough";
+  EXPECT_EQ(text({.width = 88}), whole) << "just wide enough";
   EXPECT_EQ(text({.width = 80}),
             heading +
-                "more bytes  more allocations  live bytes  line\n"
-                "   147,456                 3     147,456  .../train.py:120 in train_epoch\n"
-                "      -512                 1       1,024  .../cache.py:7 in keep\n");
+                "more memory  more allocations  live memory  line\n"
+                "  144.0 KiB                 3    144.0 KiB  .../train.py:120 in train_epoch\n"
+                "     -512 B                 1      1,024 B  .../cache.py:7 in keep\n");
   EXPECT_THAT(text({.unicode = true, .width = 80}), HasSubstr("  …/train.py:120 in train_epoch\n"));
-  EXPECT_EQ(text({.width = 60}),
-            heading +
-                "/home/me/project/train.py:120 in train_epoch\n"
-                "  147,456 more bytes, 3 more allocations, 147,456 live bytes\n"
-                "/home/me/project/cache.py:7 in keep\n"
-                "  -512 more bytes, 1 more allocation, 1,024 live bytes\n");
+  EXPECT_EQ(text({.width = 60}), heading +
+                                     "/home/me/project/train.py:120 in train_epoch\n"
+                                     "  144.0 KiB more, 3 more allocations, 144.0 KiB live\n"
+                                     "/home/me/project/cache.py:7 in keep\n"
+                                     "  -512 B more, 1 more allocation, 1,024 B live\n");
+  EXPECT_THAT(diff_text("a", "b", changes, true, {.width = 60}),
+              HasSubstr("  -512 B more, 1 more allocation, 1,024 B live, on device 0\n"));
 }
 
 // Of a file with that many steps, whose levels the allocator has as well.
@@ -330,16 +354,29 @@ TEST(ReplayText, groups_digits_and_names_the_device_if_the_file_has_several) {
   replay.has_rest = true;
   EXPECT_EQ(
       replay_text(replay, {.width = 200}),
-      "after step  requested  replayed  live  replayed   reserved\n"
-      "start               0         0     0         0  2,097,152\n"
-      "0               1,000     1,000     1         1  2,097,152\n"
-      "dump            2,000     2,000     2         2  2,097,152\n"
+      "after step  requested  replayed  live  replayed  reserved\n"
+      "start             0 B       0 B     0         0   2.0 MiB\n"
+      "0             1,000 B   1,000 B     1         1   2.0 MiB\n"
+      "dump          2,000 B   2,000 B     2         2   2.0 MiB\n"
       "\n"
       "4 events on cpu: requested bytes and live allocations are equal at every step; reserved "
       "bytes are the file's alone, as memory of the CPU is taken from no segments\n");
   replay.device = 1;
   replay.segments = true;
   EXPECT_THAT(replay_text(replay, {}), HasSubstr("\n4 events of device 1 on cpu: requested"));
+}
+
+TEST(ReplayText, tells_memory_in_binary_units_and_what_differs_to_the_byte) {
+  auto replay = equal_replay(3);
+  for (std::size_t level = 0; level < replay.got.size(); ++level) {
+    replay.filed.levels[level].requested = replay.got[level].live.requested = 3 << 20;
+  }
+  replay.got[2].live.requested += 1;
+  replay.got[3].live.requested -= 4096;
+  EXPECT_THAT(replay_text(replay, {}),
+              AllOf(HasSubstr("\n0             3.0 MiB             3.0 MiB "),
+                    HasSubstr(" 3.0 MiB      3.0 MiB (+1 B) "),
+                    HasSubstr(" 3.0 MiB  3.0 MiB (-4,096 B) ")));
 }
 
 TEST(ReplayText, shows_of_many_steps_both_ends_and_what_differs) {

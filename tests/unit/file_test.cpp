@@ -179,6 +179,11 @@ TEST_F(File, a_file_system_that_takes_no_files_is_refused_even_as_root) {
             std::string::npos);
 }
 
+TEST_F(File, a_folder_that_one_may_not_write_to_is_a_wrong_path) {
+  EXPECT_THROW(write_file("/sys/leaklab.json", "text"), UsageError) << "not as root either";
+  EXPECT_THROW(write_file("/dev/full", "text"), InternalError);
+}
+
 TEST_F(File, a_device_without_space_is_told) {
   fs::create_symlink("/dev/full", folder_ / "full");
   EXPECT_EQ(why_not_written(folder_ / "full"),

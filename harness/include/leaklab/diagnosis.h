@@ -116,8 +116,9 @@ struct FailedAllocation {
   // The longest free stretch in any segment, also in one that the request can't use: of another
   // stream or pool, or for requests of other sizes. `reason` says so where it is long enough.
   std::int64_t largest_free = 0;
-  std::int64_t step = -1;                                     // the step that was running
-  std::string reason;                                         // why it did not fit
+  std::int64_t step = -1;  // the step that was running
+  std::int64_t count = 1;  // how many failed on the device, of which this was the last
+  std::string reason;      // why it did not fit
   std::vector<std::pair<CodeSite, std::int64_t>> live_sites;  // what was live then, largest first
 };
 
@@ -169,6 +170,9 @@ std::string devices_text(const std::vector<std::int64_t>& devices);
 
 bool has_several_devices(const Diagnosis& diagnosis);
 
+// ", the last of 50 failed allocations"; nothing where one failed.
+std::string last_of_failed(const FailedAllocation& oom);
+
 // Pure: the same snapshot gives the same diagnosis. Linear in the size of the snapshot.
 Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options = {});
 
@@ -180,10 +184,12 @@ struct SiteChange {
   std::int64_t bytes = 0;        // requested bytes live in the second less those in the first
   std::int64_t allocations = 0;  // the same of their number
   std::int64_t live_bytes = 0;   // in the second
+  std::int64_t device = 0;
 };
 
-// What lives in the second snapshot beyond the first, by the user's line, largest first. Needs no
-// history: frames of live blocks are enough, and without them all is one site without a file.
+// What lives in the second snapshot beyond the first, by device and the user's line, largest first.
+// Needs no history: frames of live blocks are enough, and without them all is one site without a
+// file.
 std::vector<SiteChange> diff(const Snapshot& before, const Snapshot& after);
 
 // Why what diff() says of the two is not what it seems, a sentence each, as far as the files tell

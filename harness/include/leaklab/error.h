@@ -9,10 +9,12 @@ namespace leaklab {
 // Exit codes of every subcommand.
 enum class Exit : int {
   ok = 0,
-  finding = 1,      // a leak or a regression
-  usage = 2,        // the call was wrong: an unknown name, a value out of range, a bad file or path
+  finding = 1,  // a leak or a regression
+  // The call was wrong: an unknown name, a value out of range, a file that can't be read, a path
+  // where none can be written or this user may not.
+  usage = 2,
   nothing_ran = 3,  // nothing could run here
-  internal = 4,     // our own fault, or the machine's: a full disk, an unwritable folder
+  internal = 4,     // our own fault, or the machine's, such as a full disk
   undecided = 5,    // what was given can't tell: a snapshot without history
 };
 

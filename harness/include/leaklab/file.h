@@ -11,9 +11,9 @@ namespace leaklab {
 
 // Writes to a temporary file beside `path`, which commit() syncs and renames, so that a reader sees
 // the old text or the new one. Creates the folder. Throws an error that names the path and the
-// cause: UsageError where no file can be there (a folder, a folder in a file), else InternalError
-// (an unwritable folder, a full disk). What was there before stays as it was, and so it does where
-// the writer is destroyed without a commit().
+// cause: UsageError where no file can be there (a folder, a folder in a file) or this user may not
+// write one, else InternalError (a full disk). What was there before stays as it was, and so it
+// does where the writer is destroyed without a commit().
 class FileWriter {
  public:
   explicit FileWriter(const std::filesystem::path& path);

@@ -67,13 +67,14 @@ TEST_F(Program, an_option_that_takes_a_number_says_which_ones_for_any_other) {
       {"replay x --time-limit", "from 1 to 86,400"}};
   for (const auto& [call, range] : options) {
     const auto option = call.substr(call.find("--"));
-    for (const std::string value : {"-1", "99999999999999999999", "many", "1.5", "0x10", "3 4"}) {
-      EXPECT_EQ(
-          refused(call + " '" + value + "'", 2),
-          fmt::format("leaklab: {} takes a whole number {}, not '{}'\n", option, range, value));
-    }
+    EXPECT_EQ(refused(call + " -1", 2),
+              fmt::format("leaklab: {} takes a whole number {}, not '-1'\n", option, range));
     EXPECT_THAT(refused(call, 2),
                 StartsWith("leaklab: " + option + " needs a value; see `leaklab"));
+  }
+  for (const std::string value : {"99999999999999999999", "many", "1.5", "0x10", "3 4"}) {
+    EXPECT_THAT(refused("diagnose x --steps '" + value + "'", 2),
+                HasSubstr("1,000,000,000, not '" + value + "'\n"));
   }
   EXPECT_THAT(refused("diagnose x --steps 1000000000", 2), HasSubstr("can't read x"));
   EXPECT_THAT(refused("diagnose x --steps 1000000001", 2), HasSubstr("--steps takes a whole"));

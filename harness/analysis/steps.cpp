@@ -194,6 +194,7 @@ class Finder {
   std::optional<Steps> by_snapshots() const;
   std::optional<Steps> by_optimizer() const;
   std::optional<Steps> by_loop(LoopBy by) const;
+  bool are_parts_of_steps(const Steps& loop) const;
   Steps asked_for() const;
   bool take_turns(const std::vector<EventIndex>& ends) const;
   EventIndex aligned(const std::vector<EventIndex>& ends) const;
@@ -563,14 +564,6 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
   auto loops = find_loops(trace_, sites_, lifetimes_, by, wish);
   if (loops.begin.size() < 2) return std::nullopt;
   const bool asked = wish.count != 0 || !wish.stacks.empty();
-  // An optimizer that made one or two steps in them: they are parts of these.
-  if (!asked && by == LoopBy::stacks && timed()) {
-    const auto spans = optimizer_spans();
-    const auto from = trace_[loops.begin.front()].time_us;
-    const auto within =
-        std::ranges::count_if(spans.start, [&](std::int64_t start) { return start >= from; });
-    if (within > 0 && within < 3 && loops.begin.size() > 3) return std::nullopt;
-  }
   // Iterations that make up little of the trace are a part of something else.
   if (!asked && loops.covered < 0.35) return std::nullopt;
   if (by == LoopBy::sizes && !asked && (loops.begin.size() < 6 || loops.alike < 0.85)) {
@@ -599,6 +592,41 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
   steps.confidence = by == LoopBy::stacks ? 0.6 + 0.3 * loops.alike : 0.5;
   if (asked) steps.source = "given";
   return steps;
+}
+
+// Whether the iterations of a loop are parts of steps: those of an optimizer that made one or two
+// in all of them, or that calls a closure several times in one, or of a marked one that has them
+// all.
+bool Finder::are_parts_of_steps(const Steps& loop) const {
+  if (!timed() || loop.count() < 3) return false;
+  const auto first = trace_[loop.begin.front()].time_us;
+  const auto last = trace_[loop.begin[loop.begin.size() - 2]].time_us;
+  const auto optimizer = optimizer_spans();
+  const auto open = [](const Spans& spans, std::size_t span, std::int64_t time) {
+    return span >= spans.end.size() || time < spans.end[span];
+  };
+  std::int64_t overlapping = 0;
+  for (std::size_t span = 0; span < optimizer.start.size(); ++span) {
+    overlapping += open(optimizer, span, first) ? 1 : 0;
+  }
+  if (overlapping > 0 && overlapping < 3 && loop.count() > 3) return true;
+  std::int64_t within = 0;
+  for (std::size_t step = 1; step + 1 < loop.begin.size(); ++step) {
+    const auto time = trace_[loop.begin[step]].time_us;
+    const auto next = std::ranges::lower_bound(optimizer.start, time) - optimizer.start.begin();
+    within += next > 0 && open(optimizer, static_cast<std::size_t>(next) - 1, time) ? 1 : 0;
+  }
+  if (within * 2 >= loop.count()) return true;
+  // A profiler whose step() is never called has one step for all.
+  const auto marked = spans_of(snapshot_, device_, [&](StringId id) {
+    const auto name = snapshot_.strings[id];
+    return names_steps(name) && !name.starts_with("ProfilerStep") &&
+           std::ranges::count(numbered(name).of_steps, true) > 0;
+  });
+  for (std::size_t span = 0; span < marked.start.size(); ++span) {
+    if (marked.start[span] <= first && open(marked, span, last)) return true;
+  }
+  return false;
 }
 
 // What a stretch of the trace allocates and frees, without regard to order.
@@ -779,13 +807,14 @@ Steps Finder::asked_for() const {
 
 Steps Finder::find() {
   Steps steps;
+  std::optional<Steps> loop;
   if (options_.steps != 0 || !options_.step_file.empty()) {
     steps = asked_for();
   } else if (auto marked = by_annotations()) {
     steps = *marked;
   } else if (auto metadata = by_metadata()) {
     steps = *metadata;
-  } else if (auto loop = by_loop(LoopBy::stacks)) {
+  } else if (loop = by_loop(LoopBy::stacks); loop && !are_parts_of_steps(*loop)) {
     steps = *loop;
   } else if (auto snapshots = by_snapshots()) {
     steps = *snapshots;
@@ -793,6 +822,11 @@ Steps Finder::find() {
     steps = *optimizer;
   } else if (auto sizes = sites_.any_frames() ? std::nullopt : by_loop(LoopBy::sizes)) {
     steps = *sizes;
+  } else if (loop) {
+    steps.why_none = fmt::format(
+        "the {} iterations found are parts of one or two steps, as their marks or an optimizer "
+        "tell; {}, or say --steps {} where they are steps",
+        loop->count(), recording_of_steps(sites_), loop->count());
   } else {
     steps.why_none = fmt::format(
         "no steps were found, as nothing comes again and again and frees what it allocated, beyond "

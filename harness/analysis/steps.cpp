@@ -617,10 +617,11 @@ bool Finder::are_parts_of_steps(const Steps& loop) const {
     within += next > 0 && open(optimizer, static_cast<std::size_t>(next) - 1, time) ? 1 : 0;
   }
   if (within * 2 >= loop.count()) return true;
-  // A profiler whose step() is never called has one step for all.
+  // An epoch has many steps, and a profiler whose step() is never called has one for all.
   const auto marked = spans_of(snapshot_, device_, [&](StringId id) {
     const auto name = snapshot_.strings[id];
     return names_steps(name) && !name.starts_with("ProfilerStep") &&
+           lower(name).find("epoch") == std::string::npos &&
            std::ranges::count(numbered(name).of_steps, true) > 0;
   });
   for (std::size_t span = 0; span < marked.start.size(); ++span) {

@@ -344,5 +344,53 @@ TEST(Marks, an_evaluation_behind_the_last_step_of_an_optimizer_moves_no_beginnin
   }
 }
 
+// Steps of an optimizer that each call a closure three times, which keeps its loss.
+Diagnosis after_closures(int steps, int calls) {
+  Program program;
+  for (int step = 0; step < steps; ++step) {
+    program.marked("Optimizer.step#LBFGS.step", [&] {
+      for (int call = 0; call < calls; ++call) {
+        const auto out = program.alloc(Program::module(Program::called("closure", 31, 11)), 4096);
+        program.alloc(Program::called("closure", 32, 11), 640);
+        const auto gradient = program.alloc({}, 4096);
+        program.free(out);
+        program.free(program.alloc(Program::optimizer(11), 8192), Program::optimizer(11));
+        program.free(gradient, Program::called("closure", 30, 11));
+      }
+    });
+  }
+  return after(program);
+}
+
+TEST(Marks, closures_that_an_optimizer_calls_in_one_step_are_parts_of_it) {
+  const auto found = after_closures(12, 3);
+  EXPECT_EQ(found.steps.source, "optimizer");
+  EXPECT_EQ(found.steps.count, 12);
+  expect_leak(found, 32, 3 * 640, 0);
+  const auto only = after_closures(1, 16);
+  EXPECT_EQ(only.verdict, Verdict::undecided) << only.summary;
+  EXPECT_THAT(only.summary, HasSubstr("parts of one or two steps"));
+}
+
+TEST(Marks, iterations_in_an_only_marked_step_are_parts_of_it) {
+  struct Mark {
+    const char* name;
+    Verdict verdict;
+  };
+  for (const auto& mark :
+       {Mark{"iteration 0", Verdict::undecided}, Mark{"request 7", Verdict::undecided},
+        Mark{"steps of epoch 0", Verdict::leak}, Mark{"ProfilerStep#0", Verdict::leak}}) {
+    Program program;
+    program.mark("START", mark.name);
+    for (int step = 0; step < 20; ++step) {
+      const auto out = program.alloc(Program::module(11), 4096);
+      program.alloc(Program::line(12), 640);
+      program.free(program.alloc(Program::line(13), 8), Program::line(13));
+      program.free(out, Program::line(14));
+    }
+    EXPECT_EQ(after(program).verdict, mark.verdict) << mark.name << after(program).summary;
+  }
+}
+
 }  // namespace
 }  // namespace leaklab

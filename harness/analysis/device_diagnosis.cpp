@@ -148,6 +148,7 @@ class DeviceDiagnosis {
   std::int64_t births_ = 0;  // all of whole steps
   std::int64_t freed_ = 0;   // of them
   const Segments segments_;  // at the dump
+  std::set<std::int64_t> leaking_sizes_;
   CodeSite suspect_site_;
   std::vector<FrameId> lines_;  // by event, of the last event before it that has one
   // By requested bytes and line, how many live blocks there are.
@@ -265,6 +266,7 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   leak.onset = leak.onset < 0 ? judged.onset : std::min(leak.onset, judged.onset);
   leak.times = std::max(leak.times, judged.times);
   if (judged.judgement == Judgement::replaced) leak.live_count += group.held.back().count;
+  leaking_sizes_.insert(group.size);
   leak.live_bytes += bytes + group.unborn_bytes;
   leak.block_bytes += in_blocks(group.unborn_bytes, group.unborn_count);
   leak.live_count += group.unborn_count;
@@ -272,7 +274,7 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   leak.unborn_bytes += group.unborn_bytes;
   // What a step left behind whose beginning the trace no longer has counts as earlier too.
   const auto cut = lifetimes_.begins_late() ? group.early_count : 0;
-  if (group.unborn_count > 0 && group.unborn_count + cut > leak.earlier_count) {
+  if (group.unborn_count + cut > leak.earlier_count) {
     leak.earlier_count = group.unborn_count + cut;
     leak.as_earlier = group.left;
   }
@@ -650,19 +652,24 @@ bool DeviceDiagnosis::is_one_update() const {
 }
 
 // Whether about as many bytes as leak were freed, in most steps, of what was allocated before the
-// trace: a full buffer does that, and its sizes vary.
+// trace: a full buffer does that, and its sizes vary. Or in any steps, of the same sizes: a list that
+// is cleared now and then.
 bool DeviceDiagnosis::is_made_up_for() const {
   const auto& series = result.steps.leaked_after;
   const auto leaked = series.empty() ? 0 : series.back() - leaked_before_;
   std::int64_t freed = 0;
+  std::int64_t alike = 0;  // of the sizes that leak, and not of the step before the trace
   std::int64_t steps = 0;
   std::int64_t last = -1;
   for (const auto at : lifetimes_.unknown_frees) {
     const auto step = steps_.of(at);
     if (step < 0 || step >= steps_.count()) continue;
-    freed += trace_[at].size;
+    const auto size = trace_[at].size;
+    freed += size;
+    alike += step > 0 && leaking_sizes_.contains(size) ? size : 0;
     steps += std::exchange(last, step) != step ? 1 : 0;
   }
+  if (leaked > 0 && alike * 10 >= leaked * 8) return true;
   return leaked > 0 && steps >= 3 && steps * 2 >= steps_.count() && freed * 10 >= leaked * 8;
 }
 

@@ -520,6 +520,7 @@ namespace {
 struct Drop {
   std::int64_t own = 0;
   std::int64_t unknown = 0;
+  std::int64_t first = 0;  // step in which the first of its own was born; -1: before whole steps
 };
 
 class Drops {
@@ -533,17 +534,23 @@ class Drops {
     for (const auto& each : lifetimes.allocations) {
       if (each.freed >= trace.size()) continue;
       const auto found = drops_.find(key(steps.of(each.freed), each.freed));
-      if (found != drops_.end()) ++found->second.own;
+      if (found == drops_.end()) continue;
+      auto& drop = found->second;
+      const auto born = steps.of(each.born);
+      drop.first = drop.own == 0 ? born : std::min(drop.first, born);
+      ++drop.own;
     }
   }
-  // How many steps what is freed with it had lived that was born before the trace, where it was
-  // itself born in the step `born`: as many more as there were more of them.
+  // How many steps the oldest had lived of what is freed with a thing that was born in the step
+  // `born`: what was born before the trace came as often as what came in it.
   std::int64_t life(std::int64_t born, std::int64_t step, EventIndex freed) const {
     constexpr std::int64_t least = 3;  // what a step holds, and the one after it, comes too unevenly
     if (step - born < least || freed >= trace_.size()) return 0;
     const auto found = drops_.find(key(step, freed));
     if (found == drops_.end()) return 0;
-    return step - born + found->second.unknown * (step - born + 1) / found->second.own;
+    const auto& [own, unknown, first] = found->second;
+    const auto seen = step - first;
+    return seen + (unknown * (seen + 1) + own - 1) / own;
   }
 
  private:

@@ -47,7 +47,7 @@ struct LineLeak {
   std::int64_t unborn_count = 0;
   std::int64_t earlier_count = 0;  // of a place that has most of them, with what a cut step left
   std::vector<Left> as_earlier;    // what the same place leaves in the trace
-  std::int64_t period = 0;         // 0: none
+  std::int64_t period = 0;         // of what it leaves, or of the program; 0: none
   std::int64_t times = 0;
   std::int64_t places = 0;
   std::int64_t sizes = 0;   // how many different ones it leaves
@@ -496,7 +496,8 @@ void DeviceDiagnosis::share_traits() {
 // more than it should.
 double DeviceDiagnosis::rate_of_cycles(std::span<const Left> left) const {
   const auto length = steps_.cycle.length();
-  const auto span = std::max<std::int64_t>(1, (steps_.count() - left.front().step) / length) * length;
+  const auto span =
+      std::max<std::int64_t>(1, (steps_.count() - left.front().step) / length) * length;
   return rate_of(left, std::max<std::int64_t>(0, steps_.count() - span), steps_.count())
       .bytes_per_step;
 }
@@ -523,7 +524,7 @@ void DeviceDiagnosis::report_leaks() {
     auto rate = rate_of(leak.added, leak.onset, end);
     add_traits(leak, left, rate.period > 0);
     leak.onset = std::max(leak.onset, rate.begin);
-    leak.period = rate.period;
+    leak.period = rate.period > 0 ? rate.period : steps_.cycle.length();
     if (rate.period == 0 && !leak.traits.replaced && steps_.cycle.length() > 0) {
       rate.bytes_per_step = rate_of_cycles(left);
     } else if (rate.period == 0 && !leak.traits.replaced) {
@@ -652,8 +653,8 @@ bool DeviceDiagnosis::is_one_update() const {
 }
 
 // Whether about as many bytes as leak were freed, in most steps, of what was allocated before the
-// trace: a full buffer does that, and its sizes vary. Or in any steps, of the same sizes: a list that
-// is cleared now and then.
+// trace: a full buffer does that, and its sizes vary. Or in any steps, of the same sizes: a list
+// that is cleared now and then.
 bool DeviceDiagnosis::is_made_up_for() const {
   const auto& series = result.steps.leaked_after;
   const auto leaked = series.empty() ? 0 : series.back() - leaked_before_;

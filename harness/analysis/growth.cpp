@@ -544,7 +544,8 @@ class Drops {
   // How many steps the oldest had lived of what is freed with a thing that was born in the step
   // `born`: what was born before the trace came as often as what came in it.
   std::int64_t life(std::int64_t born, std::int64_t step, EventIndex freed) const {
-    constexpr std::int64_t least = 3;  // what a step holds, and the one after it, comes too unevenly
+    constexpr std::int64_t least =
+        3;  // what a step holds, and the one after it, comes too unevenly
     if (step - born < least || freed >= trace_.size()) return 0;
     const auto found = drops_.find(key(step, freed));
     if (found == drops_.end()) return 0;
@@ -590,8 +591,8 @@ std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const 
     }
     const auto freed = steps.of(allocation.freed);
     ++group.freed;
-    group.longest_life = std::max(
-        {group.longest_life, freed - born, drops.life(born, freed, allocation.freed)});
+    group.longest_life =
+        std::max({group.longest_life, freed - born, drops.life(born, freed, allocation.freed)});
     if (freed > born) add(group.held, {born, event.size, 1});
     if (freed > born + 1) {
       add(group.dropped, {born, event.size, 1});
@@ -696,8 +697,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     const bool tells = stack.path != 0 || !sites.any_frames();
     const bool twice = times == 2 && goes_on && tells && left[0].bytes == left[1].bytes;
     const bool many_before = group.freed == 0 && group.unborn_count >= 3;
-    const bool again =
-        times > 0 && group.unborn_count > 0 && tells && (goes_on || many_before);
+    const bool again = times > 0 && group.unborn_count > 0 && tells && (goes_on || many_before);
     const bool each_step = left.size() >= 3 && goes_on && (times == 2 ? count < 6 : count == 3);
     judged.judgement = twice || again || each_step ? Judgement::suspect : Judgement::none;
     return judged;

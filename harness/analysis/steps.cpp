@@ -778,8 +778,8 @@ void Finder::count_before(Steps& steps) const {
     last = std::min(steps.of(at_time(start)), steps.count() - 1);
   }
   if (within == 0) return;
-  const auto training = std::ranges::count_if(
-      steps.kind, [&](std::uint8_t kind) { return steps.trains[kind]; });
+  const auto training =
+      std::ranges::count_if(steps.kind, [&](std::uint8_t kind) { return steps.trains[kind]; });
   if (steps.cycle.length() > 0 && within == training) {
     steps.before = before + others_before(steps, before);
     return;

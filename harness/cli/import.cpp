@@ -376,10 +376,11 @@ Exit run(const Options& options) {
   document["period"] = pattern.period;
   document["file"] = file.string();
   text += fmt::format(
-      "wrote {} and its pattern\n{}build it:  cmake --build --preset release\n"
+      "wrote {} and its pattern\n{}build it:  in the source folder, {}\n"
       "run it:    leaklab check {}\nstore it:  leaklab record {}\n",
       shown(file.string()),
-      options.dir.empty() ? "" : "move both:  to scenarios/ of the source folder\n", id, id);
+      options.dir.empty() ? "" : "move both:  to scenarios/ of the source folder\n", build_command,
+      id, id);
   write(files, file, data, options.json, document, text);
   return Exit::ok;
 }

@@ -81,11 +81,10 @@ Exit run(const Options& options) {
   write_file(file, fmt::format(fmt::runtime(leaks ? leak : lookalike), fmt::arg("id", options.id),
                                fmt::arg("class", known.id), fmt::arg("head", head),
                                fmt::arg("class_lines", comment(known))));
-  print(
-      options.json, {{"file", file.string()}},
-      fmt::format("wrote {}\nbuild it:  cmake --build --preset release\nrun it:    leaklab run {}\n"
-                  "The tests ask for the public reports behind it: fill in .reports.\n",
-                  shown(file.string()), options.id));
+  print(options.json, {{"file", file.string()}},
+        fmt::format("wrote {}\nbuild it:  in the source folder, {}\nrun it:    leaklab run {}\n"
+                    "The tests ask for the public reports behind it: fill in .reports.\n",
+                    shown(file.string()), build_command, options.id));
   return Exit::ok;
 }
 

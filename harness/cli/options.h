@@ -61,6 +61,9 @@ const TaxonomyClass& known_class(const std::string& id);
 // Where baselines are unless somebody says otherwise: of the source folder, where that is there.
 std::filesystem::path default_baselines();
 
+// What builds a new scenario: the program alone, as all tests take many times as long.
+constexpr std::string_view build_command = "cmake --build --preset release --target leaklab";
+
 // Characters of a scenario's id: lines of its file have at most 100 columns.
 constexpr std::size_t longest_id = 60;
 

@@ -20,6 +20,8 @@ TEST_F(Program, import_writes_a_scenario_and_its_pattern_and_says_what_to_do_nex
                            " --id two --report owner/repository#7 --dir scenarios");
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_THAT(ran.out, AllOf(StartsWith("Leak of 25,429.333 B a step"), HasSubstr("kept 12 of 377"),
+                             HasSubstr("build it:  in the source folder, cmake --build --preset "
+                                       "release --target leaklab\n"),
                              HasSubstr("leaklab check two")));
   EXPECT_THAT(read_file(folder_ / "scenarios/two.cpp"),
               AllOf(HasSubstr("#include \"two.pattern\""), HasSubstr("    two, .taxonomy = \"L"),

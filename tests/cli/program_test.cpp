@@ -241,7 +241,9 @@ TEST_F(Program, fits_a_table_to_the_width_of_a_terminal_only) {
 TEST_F(Program, new_writes_a_scenario_with_the_sentence_of_its_class) {
   const auto ran = leaklab("new my_cache --class L20 --dir scenarios");
   EXPECT_EQ(ran.code, 0) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("leaklab run my_cache"));
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("leaklab run my_cache"),
+                             HasSubstr("build it:  in the source folder, cmake --build --preset "
+                                       "release --target leaklab\n")));
   const auto leak = read_file(folder_ / "scenarios/my_cache.cpp");
   EXPECT_THAT(leak, AllOf(StartsWith("// "), HasSubstr("my_cache, .taxonomy = \"L20\""),
                           HasSubstr("steps on first sight of a shape"), HasSubstr("run.fault()")));

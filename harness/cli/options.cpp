@@ -318,7 +318,13 @@ std::filesystem::path new_scenario_file(const std::string& id, const std::string
   auto data = file;
   data.replace_extension("pattern");
   const auto is_there = [](const std::filesystem::path& path) {
-    return std::filesystem::exists(std::filesystem::symlink_status(path));
+    std::error_code error;
+    const auto status = std::filesystem::symlink_status(path, error);
+    if (error == std::errc::permission_denied) {
+      throw UsageError(fmt::format("can't write {}: {}; choose a folder that you may write to",
+                                   path.string(), error.message()));
+    }
+    return std::filesystem::exists(status);  // what else is wrong, the writer will tell
   };
   if (is_there(file) || is_there(data) || same != leaklab::scenarios().end()) {
     throw UsageError(

@@ -271,6 +271,25 @@ TEST_F(Program, a_copy_of_the_program_asks_where_to_write_a_scenario) {
   EXPECT_THAT(ran.out, HasSubstr("wrote mine/of_a_copy.cpp and its pattern\n"));
 }
 
+TEST_F(Program, new_and_import_tell_of_a_folder_that_the_user_may_not_enter) {
+  const auto closed = folder_ / "closed";
+  std::filesystem::create_directory(closed);
+  std::filesystem::permissions(closed, std::filesystem::perms::none);
+  // Root may enter any.
+  const std::string user =
+      ::geteuid() == 0 ? "setpriv --reuid=65534 --regid=65534 --clear-groups " : "";
+  if (shell(user + "$leaklab --version").code != 0) {
+    GTEST_SKIP() << "there is no other user who may run the program";
+  }
+  for (const std::string call :
+       {"new mine --class L20", "import " + stored("d09_two_leaks") + " --id mine"}) {
+    const auto ran = shell(user + "$leaklab " + call + " --dir " + (closed / "q").string());
+    EXPECT_EQ(ran.code, 2) << call;
+    EXPECT_EQ(ran.err, "leaklab: can't write " + (closed / "q/mine.cpp").string() +
+                           ": Permission denied; choose a folder that you may write to\n");
+  }
+}
+
 TEST_F(Program, new_refuses_what_is_there_already_and_what_is_no_id) {
   leaklab("new my_cache --class L20 --dir scenarios");
   const auto before = read_file(folder_ / "scenarios/my_cache.cpp");

@@ -44,7 +44,7 @@ struct Told {
 
 constexpr std::int64_t largest_pattern = 64 * 1024;
 constexpr std::size_t longest_report = 500;
-constexpr std::string_view separators = ",;\t ";  // of the cells of a CSV
+constexpr std::string_view separators = ",\t ";  // of the cells of a CSV
 
 // The comments keep the clauses on lines of their own, whatever their length.
 constexpr auto file_text = R"(// {summary}.
@@ -207,6 +207,19 @@ bool is_data(std::string_view line, std::string_view cell) {
          (!cell.empty() && std::isdigit(static_cast<unsigned char>(cell.front())) != 0);
 }
 
+// "MiB" of a heading such as "step,memory (MiB)"; empty where its last column names no unit.
+std::string unit_of(std::string_view heading) {
+  static const std::regex unit(
+      R"((?:^|[^A-Za-z])([KMGT]i?B|[KMGT]i?bytes|(?:kilo|mega|giga|kibi|mebi|gibi)bytes)(?![A-Za-z]))",
+      std::regex::icase);
+  static const std::regex at_the_end(R"([a-z]([KMGT]i?B)(?![A-Za-z]))");  // as in memoryMB
+  const std::string column(heading.substr(heading.find_last_of(",\t") + 1));
+  std::smatch found;
+  return std::regex_search(column, found, unit) || std::regex_search(column, found, at_the_end)
+             ? found[1].str()
+             : "";
+}
+
 // The last cell of each line; lines before the first number, such as a heading, are passed over.
 std::vector<std::int64_t> read_series(const std::string& file) {
   constexpr double largest = 9007199254740992;  // to which a double holds every whole number
@@ -217,6 +230,7 @@ std::vector<std::int64_t> read_series(const std::string& file) {
         fmt::format("{} looks like a snapshot: leave --from-series out", input_name(file)));
   }
   std::string unread;
+  std::string heading;
   std::size_t number = 0;
   for (std::size_t begin = 0; begin < text.size();) {
     const auto end = std::min(text.find('\n', begin), text.size());
@@ -227,10 +241,24 @@ std::vector<std::int64_t> read_series(const std::string& file) {
       line.pop_back();
     }
     if (line.empty()) continue;
+    if (line.find(';') != std::string::npos) {
+      throw UsageError(
+          fmt::format("{}, line {}: '{:.80}' has a semicolon, as where commas are of decimals; "
+                      "give whole bytes, with commas between the cells",
+                      input_name(file), number, harmless(line)));
+    }
     const auto cell = line.substr(line.find_last_of(separators) + 1);
     double value = 0;
     const auto error = read_number(cell, value);
     const bool is_number = error == std::errc();
+    if (levels.empty() && (is_number || is_data(line, cell))) {
+      if (const auto unit = unit_of(heading.substr(0, longest_report)); !unit.empty()) {
+        throw UsageError(
+            fmt::format("{}: its heading '{:.80}' names {}, and values must be bytes, as "
+                        "torch.cuda.memory_allocated() says; give bytes, to the byte",
+                        input_name(file), harmless(heading), unit));
+      }
+    }
     const bool too_large = error == std::errc::result_out_of_range || value > largest;
     if (is_number && value >= 0 && !too_large && value == std::floor(value)) {
       levels.push_back(static_cast<std::int64_t>(value));
@@ -242,6 +270,7 @@ std::vector<std::int64_t> read_series(const std::string& file) {
                                             grouped(static_cast<std::int64_t>(largest)))
                               : "no whole number of bytes");
     if (is_number || too_large || !levels.empty() || is_data(line, cell)) throw UsageError(told);
+    heading = line;
     unread = told;  // the last line is the least likely to be a heading
   }
   if (levels.empty()) {

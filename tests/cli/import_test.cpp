@@ -216,6 +216,31 @@ TEST_F(Program, import_names_the_line_of_a_series_that_is_no_level_also_if_none_
   EXPECT_EQ(leaklab("import --from-series headed.csv --dir new").code, 0);
 }
 
+TEST_F(Program, import_refuses_a_series_with_semicolons_or_of_other_units_than_bytes) {
+  for (const auto* rows : {"step;memory\n0;1,5\n1;2,5\n2;3,5\n3;4,5\n", "0;5\n1;6\n2;7\n3;8\n"}) {
+    write_file(folder_ / "bad.csv", rows);
+    EXPECT_THAT(refused("import --from-series bad.csv --dir new", 2),
+                AllOf(HasSubstr("bad.csv, line 1: '"),
+                      HasSubstr("' has a semicolon, as where commas are of decimals; give whole "
+                                "bytes, with commas between the cells\n")));
+  }
+  const std::pair<std::string, std::string> headings[] = {
+      {"step,memory (MiB)", "MiB"}, {"step,mem_mb", "mb"},          {"memoryMB", "MB"},
+      {"memory in GB", "GB"},       {"step\tKiB", "KiB"},           {"step,Kb", "Kb"},
+      {"step,gib used", "gib"},     {"step,megabytes", "megabytes"}};
+  for (const auto& [heading, unit] : headings) {
+    write_file(folder_ / "bad.csv", heading + "\n1\n2\n3\n4\n");
+    EXPECT_THAT(refused("import --from-series bad.csv --dir new", 2),
+                HasSubstr(" names " + unit + ", and values must be bytes"))
+        << heading;
+  }
+  for (const auto* heading : {"GB,bytes", "80 GB\nstep,bytes", "step,numb", "smb_bytes"}) {
+    write_file(folder_ / "good.csv", std::string(heading) + "\n1\n2\n3\n4\n");
+    EXPECT_EQ(leaklab("import --from-series good.csv --dir new").code, 0) << heading;
+    std::filesystem::remove_all(folder_ / "new");
+  }
+}
+
 TEST_F(Program, import_tells_a_series_from_a_snapshot) {
   std::filesystem::copy(stored("d09_two_leaks"), folder_ / "s.pickle");
   write_file(folder_ / "s.json", "{\"segments\": []}");

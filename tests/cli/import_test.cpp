@@ -234,7 +234,7 @@ TEST_F(Program, import_refuses_a_series_with_semicolons_or_of_other_units_than_b
                 HasSubstr(" names " + unit + ", and values must be bytes"))
         << heading;
   }
-  for (const auto* heading : {"GB,bytes", "80 GB\nstep,bytes", "step,numb", "smb_bytes"}) {
+  for (const auto* heading : {"GB,bytes", "A100 of 80 GB\nstep,bytes", "step,numb", "smb_bytes"}) {
     write_file(folder_ / "good.csv", std::string(heading) + "\n1\n2\n3\n4\n");
     EXPECT_EQ(leaklab("import --from-series good.csv --dir new").code, 0) << heading;
     std::filesystem::remove_all(folder_ / "new");

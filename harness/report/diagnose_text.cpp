@@ -41,6 +41,24 @@ std::string on_devices(const Diagnosis& diagnosis) {
   return " on " + devices_text({leaking.begin(), leaking.end()});
 }
 
+// Those that were judged and don't leak, where the verdict is another one.
+std::vector<std::int64_t> clean_devices(const Diagnosis& diagnosis) {
+  auto clean = diagnosis.judged;
+  if (diagnosis.verdict == Verdict::clean) clean.clear();
+  // Findings of an undecided file are no leaks.
+  if (diagnosis.verdict == Verdict::leak) {
+    for (const auto& finding : diagnosis.findings) std::erase(clean, finding.device);
+  }
+  return has_several_devices(diagnosis) ? clean : std::vector<std::int64_t>();
+}
+
+// "Devices 0 and 1", as a sentence begins.
+std::string capital_devices_text(const std::vector<std::int64_t>& devices) {
+  auto text = devices_text(devices);
+  text.front() = 'D';
+  return text;
+}
+
 std::string verdict_text(Verdict verdict, const Style& style) {
   if (verdict == Verdict::leak) return tinted("LEAK", Tint::bad, style);
   if (verdict == Verdict::clean) return tinted("CLEAN", Tint::good, style);
@@ -158,9 +176,11 @@ std::string sentence(const Diagnosis& diagnosis, const DiagnoseView& view, const
     text = "The file can't tell: " + diagnosis.limits.front() + ".";
   }
   if (diagnosis.verdict != Verdict::undecided && !diagnosis.unjudged.empty()) {
-    auto devices = devices_text(diagnosis.unjudged);
-    devices.front() = 'D';
-    text += fmt::format(" {} could not be judged.", devices);
+    text += fmt::format(" {} could not be judged.", capital_devices_text(diagnosis.unjudged));
+  }
+  if (const auto clean = clean_devices(diagnosis); !clean.empty()) {
+    text +=
+        fmt::format(" {} {} clean.", capital_devices_text(clean), clean.size() == 1 ? "is" : "are");
   }
   return wrapped(text, 2, style) + '\n';
 }
@@ -300,7 +320,9 @@ std::string lookalikes_text(const Diagnosis& diagnosis, const Style& style) {
 std::string cache_line(const Diagnosis& diagnosis, const Style& style) {
   const auto& cache = diagnosis.cache;
   if (cache.reserved == 0) return "";
-  auto text = fmt::format("at the dump {} are live and {} reserved",
+  const auto devices = diagnosis.judged.size() + diagnosis.unjudged.size();
+  auto text = fmt::format("at the dump{} {} are live and {} reserved",
+                          devices > 1 ? fmt::format(", on {} devices together,", devices) : "",
                           size_text(diagnosis.live_bytes), size_text(cache.reserved));
   if (cache.bytes > 0) {
     text += fmt::format(", {} of it cached and unused in {}", size_text(cache.bytes),

@@ -280,6 +280,27 @@ TEST(DiagnoseText, names_the_device_of_what_leaks_and_of_what_only_seems_to_if_t
                     HasSubstr("512 B at b.py:4 in g, on device 1: once")));
 }
 
+TEST(DiagnoseText, says_which_other_devices_are_clean_and_that_what_is_live_is_of_all) {
+  Diagnosis diagnosis;
+  diagnosis.verdict = Verdict::leak;
+  diagnosis.findings.resize(1);
+  diagnosis.live_bytes = 512;
+  diagnosis.cache.reserved = 1024;
+  diagnosis.judged = {0};
+  EXPECT_THAT(diagnose_text("s", diagnosis, {}, {}),
+              AllOf(HasSubstr("\nat the dump 512 B are live"), testing::Not(HasSubstr("clean"))));
+  diagnosis.judged = {0, 1};
+  EXPECT_THAT(diagnose_text("s", diagnosis, {}, {}),
+              AllOf(HasSubstr("\nat the dump, on 2 devices together, 512 B are live"),
+                    HasSubstr(" Device 1 is clean.\n")));
+  diagnosis.judged = {0, 1, 2};
+  EXPECT_THAT(diagnose_text("s", diagnosis, {}, {}), HasSubstr(" Devices 1 and 2 are clean.\n"));
+  diagnosis.verdict = Verdict::undecided;
+  diagnosis.judged = {0};
+  diagnosis.unjudged = {1};
+  EXPECT_THAT(diagnose_text("s", diagnosis, {}, {}), HasSubstr(" Device 0 is clean.\n"));
+}
+
 TEST(DiagnoseText, says_of_memory_without_a_line_what_it_may_be) {
   Diagnosis diagnosis;
   diagnosis.verdict = Verdict::leak;

@@ -159,10 +159,21 @@ std::string rates_text(const Diagnosis& diagnosis, std::string (*text)(double by
     const auto where = !has_several_devices(diagnosis) ? ""
                        : devices[at].size() == 1       ? " on " + devices_text(devices[at])
                                                        : " on each of " + devices_text(devices[at]);
-    parts.push_back(fmt::format("{} a step{} since step {}", text(rates[at].bytes_per_step), where,
-                                rates[at].onset_step));
+    const auto bytes = rates[at].bytes_per_step;
+    const auto rate = is_irregular(diagnosis, rates[at].device)
+                          ? fmt::format("about {} a step on average", about_text(bytes))
+                          : text(bytes) + " a step";
+    parts.push_back(fmt::format("{}{} since step {}", rate, where, rates[at].onset_step));
   }
   return fmt::format("{}", fmt::join(parts, parts.size() == 2 ? " and " : ", "));
+}
+
+bool is_irregular(const Diagnosis& diagnosis, std::int64_t device) {
+  // Leaks of several periods may repeat together after none that was seen; each is exact.
+  return diagnosis.verdict == Verdict::leak && diagnosis.period == 0 &&
+         std::ranges::any_of(diagnosis.findings, [&](const Finding& finding) {
+           return finding.device == device && finding.period == 0 && finding.bytes_per_step;
+         });
 }
 
 std::string devices_text(const std::vector<std::int64_t>& devices) {

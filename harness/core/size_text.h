@@ -13,4 +13,7 @@ std::string bytes_text(double bytes);
 std::string size_text(double bytes);
 std::string size_text(std::int64_t bytes);
 
+// "640 B", "1.2 KiB", for a mean that no step has: whole bytes below 1 KiB, else as size_text().
+std::string about_text(double bytes);
+
 }  // namespace leaklab

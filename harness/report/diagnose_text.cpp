@@ -139,8 +139,10 @@ std::string time_left_text(const Diagnosis& diagnosis, const DiagnoseView& view)
         "{} of {} is full {} ({} a step in whole blocks of {} B, {} reserved at the "
         "dump).",
         left->device > 0 ? fmt::format("Device {}", left->device) : "A device",
-        memory_text(left->memory), when, size_text(left->bytes_per_step), block_bytes,
-        size_text(left->reserved));
+        memory_text(left->memory), when,
+        is_irregular(diagnosis, left->device) ? "about " + about_text(left->bytes_per_step)
+                                              : size_text(left->bytes_per_step),
+        block_bytes, size_text(left->reserved));
   }
   const auto& fastest = diagnosis.rates.front();
   const auto steps = static_cast<std::int64_t>(std::ceil(gibibyte / fastest.block_bytes_per_step));
@@ -160,6 +162,9 @@ std::string sentence(const Diagnosis& diagnosis, const DiagnoseView& view, const
     // Of one device the sentence is shorter.
     text = diagnosis.rates.size() > 1
                ? fmt::format("Left behind are {}, ", rates_text(diagnosis, size_text))
+           : is_irregular(diagnosis, worst.device)
+               ? fmt::format("About {} a step on average are left behind since step {}, ",
+                             about_text(diagnosis.bytes_per_step), diagnosis.onset_step)
                : fmt::format("{} a step {} left behind since step {}, ",
                              size_text(diagnosis.bytes_per_step),
                              diagnosis.bytes_per_step == 1 ? "is" : "are", diagnosis.onset_step);
@@ -229,7 +234,12 @@ std::string plot(std::string_view label, const std::vector<std::int64_t>& values
 std::string finding_text(const Diagnosis& diagnosis, const Finding& finding, bool frames,
                          const Style& style) {
   const bool leak = diagnosis.verdict == Verdict::leak;
-  const auto rate = finding.bytes_per_step ? size_text(*finding.bytes_per_step) + " a step, " : "";
+  std::string rate;
+  if (finding.bytes_per_step) {
+    rate = leak && finding.period == 0
+               ? fmt::format("about {} a step on average, ", about_text(*finding.bytes_per_step))
+               : size_text(*finding.bytes_per_step) + " a step, ";
+  }
   auto place = where(finding.site);
   // What is merely live is summed over all devices.
   if (leak) place += its_device(diagnosis, finding.device);

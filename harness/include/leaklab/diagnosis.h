@@ -163,7 +163,11 @@ struct Diagnosis {
 };
 
 // "640 B a step since step 0", and of several devices which of them; `text` says how many bytes.
+// Of a leak by no rule it says about how many, whatever `text`.
 std::string rates_text(const Diagnosis& diagnosis, std::string (*text)(double bytes));
+
+// Whether what leaks there has no period, so that its rate is a mean over the steps that were seen.
+bool is_irregular(const Diagnosis& diagnosis, std::int64_t device);
 
 // "device 1", "devices 0 and 1".
 std::string devices_text(const std::vector<std::int64_t>& devices);

@@ -140,6 +140,24 @@ std::string growth_text(const Pattern& pattern) {
              : fmt::format("{} in {}", counted(growth, "byte"), counted(pattern.period, "step"));
 }
 
+// What of the file the scenario has.
+std::string kept_text(const Imported& imported) {
+  const auto& pattern = imported.pattern;
+  if (!imported.merely_grows) {
+    return fmt::format("kept {} of {}, {} of {}", grouped(imported.kept),
+                       counted(imported.allocations, "allocation"),
+                       grouped(std::ssize(pattern.steps)),
+                       counted(imported.diagnosis.steps.seen, "step"));
+  }
+  const auto growth = grouped(pattern.growth().per_period("requested"));
+  return "nothing smaller leaks the same, so the scenario allocates the " +
+         (imported.diagnosis.period == 0
+              ? fmt::format("mean growth of a step, {} B, at once in each step", growth)
+          : pattern.period == 1 ? fmt::format("growth of a step, {} B, at once", growth)
+                                : fmt::format("growth of a period of {} steps, {} B, at once",
+                                              pattern.period, growth));
+}
+
 // "train.py line 7"; empty where the file does not tell.
 std::string place_text(const CodeSite& site) {
   if (site.file.empty()) return "";
@@ -389,13 +407,7 @@ Exit run(const Options& options) {
     progress.clear();
     pattern = imported.pattern;
     told = told_of(imported.diagnosis, pattern, options.taxonomy);
-    text = fmt::format(
-        "{}\nkept {} of {}, {} of {}{}\n", imported.diagnosis.summary, grouped(imported.kept),
-        counted(imported.allocations, "allocation"), grouped(std::ssize(pattern.steps)),
-        counted(imported.diagnosis.steps.seen, "step"),
-        imported.merely_grows ? "; those that stay do not add up to the leak, so the growth of a "
-                                "period is one allocation"
-                              : "");
+    text = fmt::format("{}\n{}\n", imported.diagnosis.summary, kept_text(imported));
     document["diagnosis"] = to_json(imported.diagnosis);
   }
   const auto files = written(pattern, told, options, id);

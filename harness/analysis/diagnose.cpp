@@ -207,7 +207,14 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
                       std::back_inserter(each.device_lookalikes));
   }
   Diagnosis diagnosis;
-  if (devices.empty()) {
+  const bool is_empty =
+      snapshot.segments.empty() &&
+      std::ranges::all_of(snapshot.traces, [](const auto& trace) { return trace.empty(); });
+  if (is_empty) {
+    diagnosis.limits.emplace_back(
+        "nothing was allocated in this process, or all was freed and none of it recorded: dump in "
+        "the process and rank that uses the GPU");
+  } else if (devices.empty()) {
     diagnosis.limits.push_back(
         fmt::format("there is no history in the file, only what is live: call {} before the loop, "
                     "and dump after ten steps or more; with a second snapshot from later, `leaklab "

@@ -513,6 +513,16 @@ TEST_F(Program, a_file_whose_name_begins_with_a_dash_stands_after_two_dashes) {
   EXPECT_THAT(leaklab("diagnose ./-x.pickle").out, StartsWith("./-x.pickle: LEAK\n"));
 }
 
+TEST_F(Program, diagnose_of_a_file_without_any_memory_asks_for_the_process_that_uses_the_gpu) {
+  write_file(folder_ / "s.json", R"({"segments": [], "device_traces": [[]]})");
+  const auto ran = leaklab("diagnose s.json --json s.out");
+  EXPECT_EQ(ran.code, 3) << ran.err;
+  EXPECT_THAT(ran.out, AllOf(HasSubstr("nothing was allocated in this process"),
+                             Not(HasSubstr("what is live")), Not(HasSubstr("frames"))));
+  EXPECT_THAT(document("diagnose s.json")["summary"].get<std::string>(),
+              testing::EndsWith("dump in the process and rank that uses the GPU."));
+}
+
 TEST_F(Program, a_closed_standard_input_is_told) {
   for (const auto* call : {"diagnose -", "diff - -", "import -", "import --from-series -"}) {
     const auto ran = shell("$leaklab " + std::string(call) + " <&-");

@@ -561,7 +561,7 @@ void DeviceDiagnosis::report_leaks() {
             ? fmt::format("each step replaces what it holds, in {} steps by more of it; likely {}",
                           leak.times, rule.cause)
             : fmt::format(
-                  "{} allocations are live at the dump, those of {} steps older than anything "
+                  "{} allocations are live at the dump, of {} steps, and nothing as old was ever "
                   "freed there; likely {}",
                   leak.live_count, leak.times, rule.cause);
     for (const auto id : snapshot_.stacks[leak.stack]) {

@@ -73,6 +73,13 @@ std::string but_out_of_memory(const Diagnosis& diagnosis) {
       has_several_devices(diagnosis) ? " on " + devices_text({diagnosis.oom->device}) : "");
 }
 
+// How steps were found, in the words of who recorded them.
+std::string_view found_by_text(std::string_view source) {
+  if (source == "annotations") return "marks of steps";
+  if (source == "optimizer") return "the optimizer's marks";
+  return source;
+}
+
 std::string steps_line(const Diagnosis& diagnosis) {
   const auto& steps = diagnosis.steps;
   if (steps.seen == 0) return "";
@@ -83,7 +90,7 @@ std::string steps_line(const Diagnosis& diagnosis) {
   const bool as_told = told == 0 || told == steps.seen || told == steps.count;
   if (!as_told) text += fmt::format(", where --steps says {}", grouped(told));
   if (steps.source != "given") {
-    text += fmt::format(", found by {}", steps.source);
+    text += fmt::format(", found by {}", found_by_text(steps.source));
   } else if (as_told) {
     text += ", as given";
   }
@@ -385,10 +392,10 @@ std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,
   text += plot("live after each step", diagnosis.steps.live_after, first_step, style);
   // A leak of small tensors shows in their number alone.
   if (leak) {
-    text += plot("their number", diagnosis.steps.live_counts, first_step, style,
+    text += plot("allocations live", diagnosis.steps.live_counts, first_step, style,
                  [](std::int64_t count) { return grouped(count); });
   }
-  if (leak) text += plot("of it what leaks", diagnosis.steps.leaked_after, first_step, style);
+  if (leak) text += plot("leaked so far", diagnosis.steps.leaked_after, first_step, style);
   if (leak) text += "\nwhat leaks\n";
   if (!leak && !diagnosis.findings.empty()) text += "\nlive at the dump\n";
   for (const auto& finding : diagnosis.findings) {

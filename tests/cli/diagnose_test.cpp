@@ -523,6 +523,14 @@ TEST_F(Program, diagnose_of_a_file_without_any_memory_asks_for_the_process_that_
               testing::EndsWith("dump in the process and rank that uses the GPU."));
 }
 
+TEST_F(Program, diagnose_names_what_is_live_after_each_step_and_what_of_it_leaks) {
+  EXPECT_THAT(leaklab("diagnose " + stored("d09_two_leaks")).out,
+              AllOf(HasSubstr("\n  live after each step   step 0: "),
+                    HasSubstr("\n  allocations live       step 0: "),
+                    HasSubstr("\n  leaked so far          step 0: "),
+                    HasSubstr(" steps, and nothing as old was ever")));
+}
+
 TEST_F(Program, a_closed_standard_input_is_told) {
   for (const auto* call : {"diagnose -", "diff - -", "import -", "import --from-series -"}) {
     const auto ran = shell("$leaklab " + std::string(call) + " <&-");

@@ -251,8 +251,12 @@ TEST(DiagnoseText, says_in_words_what_a_terminal_may_draw) {
   }
   const DiagnoseView view{.frames = false, .device_memory = 0, .time_left = {}};
   const auto text = diagnose_text("run.pickle", diagnosis, view, {});
-  EXPECT_THAT(text, HasSubstr("10 steps of 110 are in the trace, found by annotations (90 % sure), "
-                              "of 2 kinds, such as training\n  and evaluation: 7 and 3\n"));
+  EXPECT_THAT(text,
+              HasSubstr("10 steps of 110 are in the trace, found by marks of steps (90 % sure), "
+                        "of 2 kinds, such as training\n  and evaluation: 7 and 3\n"));
+  diagnosis.steps.source = "optimizer";
+  EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {}),
+              HasSubstr(", found by the optimizer's marks (90 % sure)"));
   diagnosis.steps.kinds = {5, 3, 2};
   EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {}),
               HasSubstr("of 3 kinds, such as training\n  and evaluation: 5, 3, 2\n"));

@@ -69,7 +69,7 @@ TEST(MemoryLevels, the_number_of_live_allocations_is_told_after_each_step) {
   EXPECT_EQ(found.steps.live_counts.front(), 3 + 2 + 1);
   EXPECT_EQ(found.steps.live_counts.back(), 3 + 2 + 12);
   EXPECT_EQ(to_json(found)["steps"]["live_counts"].size(), 12u);
-  EXPECT_THAT(text_of(found), HasSubstr("their number step 0: 6, step 3: 9, "));
+  EXPECT_THAT(text_of(found), HasSubstr("allocations live step 0: 6, step 3: 9, "));
 }
 
 TEST(MemoryLevels, what_is_live_is_told_by_line_with_its_age_in_steps) {

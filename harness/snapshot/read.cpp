@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::string_view wanted = "give the file that torch.cuda.memory._dump_snapshot wrote";
 
+constexpr std::string_view standard_input = "/dev/stdin";
+
 // What is taken for a snapshot by mistake, and could be JSON by its first byte.
 void refuse_web_page(std::string_view text) {
   const auto first = text.find_first_not_of(" \n\t\r");
@@ -52,6 +54,10 @@ Snapshot read_any(Source& source, const std::string& origin) {
     const auto [next, end] = source.window();
     const std::string_view start(reinterpret_cast<const char*>(next),
                                  static_cast<std::size_t>(end - next));
+    if (start.empty() && origin == standard_input) {
+      throw Refusal(
+          "empty: nothing was piped in; see that the command before the pipe writes a snapshot");
+    }
     refuse_web_page(start);
     // A file that an editor has saved may begin with a mark of its encoding.
     if (first == '{' || first == '[' || first == ' ' || first == '\n' || first == '\t' ||

@@ -531,6 +531,15 @@ TEST_F(Program, diagnose_names_what_is_live_after_each_step_and_what_of_it_leaks
                     HasSubstr(" steps, and nothing as old was ever")));
 }
 
+TEST_F(Program, an_empty_standard_input_is_told) {
+  for (const std::string call : {"diagnose -", "import - --id a --dir ."}) {
+    EXPECT_EQ(refused(call, 2),
+              "leaklab: standard input: empty: nothing was piped in; see that the command before "
+              "the pipe writes a snapshot (byte 0)\n");
+    EXPECT_THAT(shell(": | $leaklab " + call).err, HasSubstr("nothing was piped in"));
+  }
+}
+
 TEST_F(Program, a_closed_standard_input_is_told) {
   for (const auto* call : {"diagnose -", "diff - -", "import -", "import --from-series -"}) {
     const auto ran = shell("$leaklab " + std::string(call) + " <&-");

@@ -281,8 +281,9 @@ TEST_F(Program, new_and_import_tell_of_a_folder_that_the_user_may_not_enter) {
   if (shell(user + "$leaklab --version").code != 0) {
     GTEST_SKIP() << "there is no other user who may run the program";
   }
-  for (const std::string call :
-       {"new mine --class L20", "import " + stored("d09_two_leaks") + " --id mine"}) {
+  const std::string calls[] = {"new mine --class L20",
+                               "import " + stored("d09_two_leaks") + " --id mine"};
+  for (const auto& call : calls) {
     const auto ran = shell(user + "$leaklab " + call + " --dir " + (closed / "q").string());
     EXPECT_EQ(ran.code, 2) << call;
     EXPECT_EQ(ran.err, "leaklab: can't write " + (closed / "q/mine.cpp").string() +

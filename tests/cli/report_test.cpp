@@ -284,6 +284,31 @@ TEST(DiagnoseText, names_the_device_of_what_leaks_and_of_what_only_seems_to_if_t
                     HasSubstr("512 B at b.py:4 in g, on device 1: once")));
 }
 
+TEST(DiagnoseText, says_about_how_much_leaks_a_step_where_it_has_no_period) {
+  Diagnosis diagnosis;
+  diagnosis.verdict = Verdict::leak;
+  diagnosis.judged = {0};
+  diagnosis.findings.resize(1);
+  diagnosis.bytes_per_step = 1178.566;
+  diagnosis.onset_step = 3;
+  diagnosis.findings[0].bytes_per_step = 1178.566;
+  EXPECT_THAT(diagnose_text("s", diagnosis, {}, {}),
+              AllOf(HasSubstr("About 1.2 KiB a step on average are left behind since step 3, "),
+                    HasSubstr("\n    about 1.2 KiB a step on average, ")));
+  diagnosis.rates = {{0, 1178.566, 0, 3}};
+  const auto any = [](double) { return std::string("exactly so much"); };
+  EXPECT_EQ(rates_text(diagnosis, any), "about 1.2 KiB a step on average since step 3");
+  diagnosis.rates[0].bytes_per_step = 640.4;
+  EXPECT_EQ(rates_text(diagnosis, any), "about 640 B a step on average since step 3");
+  diagnosis.findings[0].period = 7;
+  EXPECT_EQ(rates_text(diagnosis, any), "exactly so much a step since step 3")
+      << "one of several that repeat together after no period that was seen";
+  diagnosis.period = 7;
+  EXPECT_THAT(diagnose_text("s", diagnosis, {}, {}),
+              AllOf(HasSubstr("1,178.566 B a step are left behind since step 3, "),
+                    HasSubstr("\n    1,178.566 B a step, ")));
+}
+
 TEST(DiagnoseText, says_which_other_devices_are_clean_and_that_what_is_live_is_of_all) {
   Diagnosis diagnosis;
   diagnosis.verdict = Verdict::leak;

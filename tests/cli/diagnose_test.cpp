@@ -516,7 +516,7 @@ TEST_F(Program, a_file_whose_name_begins_with_a_dash_stands_after_two_dashes) {
 TEST_F(Program, diagnose_of_a_file_without_any_memory_asks_for_the_process_that_uses_the_gpu) {
   write_file(folder_ / "s.json", R"({"segments": [], "device_traces": [[]]})");
   const auto ran = leaklab("diagnose s.json --json s.out");
-  EXPECT_EQ(ran.code, 3) << ran.err;
+  EXPECT_EQ(ran.code, 5) << ran.err;
   EXPECT_THAT(ran.out, AllOf(HasSubstr("nothing was allocated in this process"),
                              Not(HasSubstr("what is live")), Not(HasSubstr("frames"))));
   EXPECT_THAT(document("diagnose s.json")["summary"].get<std::string>(),

@@ -253,13 +253,13 @@ TEST(DiagnoseText, says_in_words_what_a_terminal_may_draw) {
   const auto text = diagnose_text("run.pickle", diagnosis, view, {});
   EXPECT_THAT(text,
               HasSubstr("10 steps of 110 are in the trace, found by marks of steps (90 % sure), "
-                        "of 2 kinds, such as training\n  and evaluation: 7 and 3\n"));
+                        "of 2 kinds, such as\n  training and evaluation: 7 and 3\n"));
   diagnosis.steps.source = "optimizer";
   EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {}),
               HasSubstr(", found by the optimizer's marks (90 % sure)"));
   diagnosis.steps.kinds = {5, 3, 2};
   EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {}),
-              HasSubstr("of 3 kinds, such as training\n  and evaluation: 5, 3, 2\n"));
+              HasSubstr("of 3 kinds, such as\n  training and evaluation: 5, 3, 2\n"));
   EXPECT_THAT(text, HasSubstr("  live after each step   step 100: 1,000 B, step 103: 4,000 B, step "
                               "106: 7,000 B, step 109: 10,000 B\n"));
   EXPECT_THAT(diagnose_text("run.pickle", diagnosis, view, {.width = 40}),

@@ -265,6 +265,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
     diagnosis.cache.reserved += each.reserved;
     diagnosis.cache.bytes += each.bytes;
     diagnosis.cache.releasable += each.releasable;
+    diagnosis.cache.releasable_later += each.releasable_later;
     diagnosis.cache.stretches += each.stretches;
     diagnosis.cache.largest = std::max(diagnosis.cache.largest, each.largest);
   }

@@ -7,6 +7,7 @@
 
 #include "../core/size_text.h"
 #include "out_of_memory.h"
+#include "segments.h"
 
 namespace leaklab {
 namespace {
@@ -23,7 +24,10 @@ struct Range {
   std::int64_t device = 0;
   std::uint64_t address = 0;
   std::int64_t size = 0;
-  bool expandable = false;  // of a segment
+  // Of a segment.
+  bool expandable = false;
+  bool small = false;
+  bool is_private = false;  // of a pool of its own
 
   std::uint64_t end() const {
     return address + static_cast<std::uint64_t>(std::max<std::int64_t>(0, size));
@@ -127,11 +131,13 @@ std::map<std::int64_t, Cache> caches(const Snapshot& snapshot) {
   std::vector<Range> segments;
   std::vector<Range> taken;
   for (const auto& segment : snapshot.segments) {
-    segments.push_back({segment.device, segment.address, segment.total_size, segment.expandable});
+    segments.push_back({segment.device, segment.address, segment.total_size, segment.expandable,
+                        is_small(snapshot, segment),
+                        snapshot.pools[segment.pool] != std::pair<std::int64_t, std::int64_t>()});
     for (std::uint32_t each = 0; each < segment.blocks; ++each) {
       const auto& block = snapshot.blocks[segment.first_block + each];
       if (block.state == BlockState::inactive) continue;
-      taken.push_back({segment.device, block.address, block.size, false});
+      taken.push_back({segment.device, block.address, block.size});
     }
   }
   std::ranges::sort(segments, {}, &Range::place);
@@ -152,7 +158,12 @@ std::map<std::int64_t, Cache> caches(const Snapshot& snapshot) {
       if (open == 0) ++cache.stretches;
       open += bytes;
       cache.bytes += bytes;
-      if (holds_nothing || segment->expandable) cache.releasable += bytes;
+      (segment->is_private ? cache.releasable_later : cache.releasable) +=
+          segment->expandable
+              ? whole_pages(static_cast<std::int64_t>(from - segment->address),
+                            static_cast<std::int64_t>(to - segment->address), segment->small)
+          : holds_nothing ? bytes
+                          : 0;
       cache.largest = std::max(cache.largest, open);
     };
     auto from = segment->address;
@@ -179,7 +190,18 @@ std::vector<Lookalike> unused_memory(std::int64_t device, const Cache& cache, co
                      "used, torch.cuda.empty_cache() gives it back",
                      "reserved"});
   }
-  const auto between = cache.bytes - cache.releasable;
+  if (is_much(cache.releasable_later, cache.reserved)) {
+    found.push_back(
+        {"N01",
+         device,
+         {},
+         cache.releasable_later,
+         "freed and kept in private pools, such as those of CUDA graphs, where nothing "
+         "else can use it: nvidia-smi counts it as used, torch.cuda.empty_cache() gives "
+         "it back once nothing needs the pool any more",
+         "reserved"});
+  }
+  const auto between = cache.bytes - cache.releasable - cache.releasable_later;
   if (is_much(between, cache.reserved) && !reserves_more(trace)) {
     found.push_back({"N07",
                      device,

@@ -92,10 +92,12 @@ struct Survivors {
 struct Cache {
   std::int64_t reserved = 0;  // bytes in segments
   std::int64_t bytes = 0;     // of these in no block that is in use: cached
-  // Of these what empty_cache() gives back: in segments without blocks in use, or expandable ones.
+  // Of these what empty_cache() gives back: segments without blocks in use, and of expandable ones
+  // whole pages of 2 MiB, or of 20 MiB for requests of more than a MiB.
   std::int64_t releasable = 0;
-  std::int64_t stretches = 0;  // how many pieces the cached bytes are in
-  std::int64_t largest = 0;    // bytes of the longest one
+  std::int64_t releasable_later = 0;  // the same in private pools, once their graphs are gone
+  std::int64_t stretches = 0;         // how many pieces the cached bytes are in
+  std::int64_t largest = 0;           // bytes of the longest one
 };
 
 // How fast a device leaks.

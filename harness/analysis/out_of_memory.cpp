@@ -16,16 +16,18 @@ constexpr std::int64_t least_block = 512;  // sizes are rounded up to multiples 
 // Free stretches of the segments at one moment: what they hold at the dump, with the trace after
 // that moment undone.
 struct Room {
+  struct Part {
+    std::int64_t cached = 0;
+    std::int64_t stretches = 0;
+    std::int64_t largest = 0;
+  };
   std::int64_t reserved = 0;
   std::int64_t cached = 0;
-  std::int64_t stretches = 0;
   std::int64_t largest = 0;
-  Segments::Owner owner;         // of the largest
-  std::int64_t largest_for = 0;  // of those that the request can use
+  std::map<Segments::Owner, Part> parts;  // by whose requests can use it
 };
 
-Room room_at(const Snapshot& snapshot, std::size_t device, const Trace& trace, EventIndex at,
-             const Segments::Owner& request) {
+Room room_at(const Snapshot& snapshot, std::size_t device, const Trace& trace, EventIndex at) {
   // What is taken, by address, each up to its rounded end.
   std::map<std::uint64_t, std::int64_t> taken;
   for (const auto& segment : snapshot.segments) {
@@ -52,12 +54,12 @@ Room room_at(const Snapshot& snapshot, std::size_t device, const Trace& trace, E
     const auto gap = [&, &range = range](std::uint64_t to) {
       if (to <= from) return;
       const auto bytes = static_cast<std::int64_t>(to - from);
+      auto& part = room.parts[range.owner];
       room.cached += bytes;
-      ++room.stretches;
-      if (range.owner == request) room.largest_for = std::max(room.largest_for, bytes);
-      if (bytes <= room.largest) return;
-      room.largest = bytes;
-      room.owner = range.owner;
+      part.cached += bytes;
+      ++part.stretches;
+      part.largest = std::max(part.largest, bytes);
+      room.largest = std::max(room.largest, bytes);
     };
     for (auto each = taken.lower_bound(from); each != taken.end() && each->first < end; ++each) {
       gap(each->first);
@@ -119,24 +121,36 @@ std::string elsewhere(const Segments::Owner& stretch, const Segments::Owner& req
 // Why what was cached did not serve the request.
 std::string reason_of_cache(const FailedAllocation& oom, const Room& room,
                             const Segments::Owner& request, const Snapshot& snapshot) {
-  if (room.largest_for >= oom.request) {
-    return fmt::format("{} is cached in one stretch, but not for it: {}",
-                       size_text(room.largest_for),
+  const auto found = room.parts.find(request);
+  const auto own = found == room.parts.end() ? Room::Part() : found->second;
+  if (own.largest >= oom.request) {
+    return fmt::format("{} is cached in one stretch, but not for it: {}", size_text(own.largest),
                        is_set(snapshot, "max_split_size")
                            ? "max_split_size_mb keeps long stretches whole"
                            : "it was likely asked for while a CUDA graph was captured, into a pool "
                              "of its own: call torch.cuda.empty_cache() before that");
   }
   if (room.largest >= oom.request) {
-    return fmt::format("{} is cached in one stretch, but {}", size_text(room.largest),
-                       elsewhere(room.owner, request));
+    const auto& [owner, part] = *std::ranges::max_element(
+        room.parts, {}, [](const auto& each) { return each.second.largest; });
+    return fmt::format("{} is cached in one stretch, but {}", size_text(part.largest),
+                       elsewhere(owner, request));
   }
-  if (room.cached >= oom.request) {
+  if (own.cached >= oom.request) {
     return fmt::format("{} is cached, but in {} stretches of {} at most: fragmentation{}",
-                       size_text(room.cached), room.stretches, size_text(room.largest),
+                       size_text(own.cached), own.stretches, size_text(own.largest),
                        is_expandable(snapshot)
                            ? ""
                            : ", which PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lessens");
+  }
+  if (room.cached >= oom.request) {
+    const auto& [owner, part] = *std::ranges::max_element(room.parts, {}, [&](const auto& each) {
+      return each.first == request ? -1 : each.second.cached;
+    });
+    return fmt::format(
+        "{} is cached{}, but {}", size_text(part.cached),
+        own.cached == 0 ? "" : fmt::format(" beside {} that it could use", size_text(own.cached)),
+        elsewhere(owner, request));
   }
   return fmt::format("{} is cached: too much was live",
                      room.cached == 0 ? "nothing" : "only " + size_text(room.cached));
@@ -192,7 +206,7 @@ std::optional<FailedAllocation> out_of_memory(const Snapshot& snapshot, std::siz
   oom.count = std::count_if(trace.begin(), trace.end(),
                             [](const TraceEvent& event) { return event.kind == EventKind::oom; });
   const Segments::Owner request{trace[at].stream, trace[at].pool, oom.request <= small_request};
-  const auto room = room_at(snapshot, device, trace, at, request);
+  const auto room = room_at(snapshot, device, trace, at);
   oom.reserved = room.reserved;
   oom.cached = room.cached;
   oom.largest_free = room.largest;

@@ -176,6 +176,42 @@ TEST(OutOfMemory, a_stretch_that_is_long_enough_in_another_place_is_told_with_th
   }
 }
 
+TEST(OutOfMemory, pieces_that_the_request_can_not_use_are_no_fragmentation_of_what_it_can) {
+  struct Case {
+    Device::Where where;
+    std::uint32_t pool;  // of the request
+    const char* told;
+  };
+  for (const auto& each : {
+           Case{{.stream = 1}, 0, "but for another stream: allocate on one stream"},
+           Case{{.pool = 1}, 0, "but in a private pool, such as that of a CUDA graph"},
+           Case{{}, 1, "but outside of the private pool"},
+           Case{{.type = "small"}, 0, "but for requests of 1.0 MiB or less: too much was live"},
+       }) {
+    for (const std::int64_t own : {0, 10}) {
+      Device device;
+      device.segment({mib, 20 * mib, mib, 20 * mib, mib, 20 * mib}, each.where);
+      if (own > 0) device.segment({mib, own * mib}, {.pool = each.pool});
+      const auto oom = device.fail(40 * mib, mib, each.pool);
+      EXPECT_EQ(oom.cached, (60 + own) * mib);
+      EXPECT_THAT(oom.reason, Not(HasSubstr("fragmentation"))) << each.told;
+      EXPECT_THAT(oom.reason, Not(HasSubstr("expandable_segments"))) << each.told;
+      EXPECT_THAT(oom.reason, HasSubstr(each.told));
+      EXPECT_THAT(oom.reason,
+                  HasSubstr(own > 0 ? "60.0 MiB is cached beside 10.0 MiB that it could use, but "
+                                    : "60.0 MiB is cached, but "));
+    }
+  }
+}
+
+TEST(OutOfMemory, fragmentation_counts_the_pieces_that_the_request_can_use_alone) {
+  Device device;
+  device.segment({mib, 30 * mib, mib, 30 * mib});
+  device.segment({mib, 35 * mib}, {.stream = 1});
+  EXPECT_THAT(device.fail(40 * mib, mib).reason,
+              HasSubstr("60.0 MiB is cached, but in 2 stretches of 30.0 MiB at most: frag"));
+}
+
 TEST(OutOfMemory, a_segment_that_is_gone_at_the_dump_has_the_stream_and_class_of_its_event) {
   for (const std::uint32_t stream : {0U, 1U}) {
     Device device;

@@ -165,6 +165,7 @@ void DeviceDiagnosis::describe_steps() {
     steps.live_after.push_back(requested_after(step));
   }
   if (steps_.count() == 0) return;
+  steps.peaks = step_peaks(trace_, lifetimes_, steps_);
   const auto counts = live_counts(trace_, lifetimes_);
   for (const auto end : std::span(steps_.begin).subspan(1)) {
     steps.live_counts.push_back(counts[end]);

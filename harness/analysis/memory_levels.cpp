@@ -15,6 +15,9 @@ namespace {
 // Less is noise beside what the allocator rounds up: its segments have 2 MiB and more.
 constexpr std::int64_t least_bytes = 16 << 20;
 
+// At least; what comes now and then may come again in as many.
+constexpr std::int64_t recent_steps = 3;
+
 bool is_much(std::int64_t bytes, std::int64_t of) {
   return bytes >= least_bytes && bytes >= of / 10;
 }
@@ -121,6 +124,30 @@ std::vector<Survivors> survivors(const Snapshot& snapshot, const Trace& trace, c
   return found;
 }
 
+std::vector<std::int64_t> step_peaks(const Trace& trace, const Lifetimes& lifetimes,
+                                     const Steps& steps) {
+  const auto levels = levels_in_blocks(trace, lifetimes);
+  std::vector<std::int64_t> peaks;
+  for (std::size_t step = 0; step + 1 < steps.begin.size(); ++step) {
+    const auto end =
+        step + 2 < steps.begin.size() ? levels.begin() + steps.begin[step + 1] + 1 : levels.end();
+    peaks.push_back(*std::max_element(levels.begin() + steps.begin[step], end));
+  }
+  return peaks;
+}
+
+std::int64_t needed_by_steps(std::span<const std::int64_t> peaks, double leaked_per_step) {
+  const auto steps = std::ssize(peaks);
+  std::int64_t needed = 0;
+  for (auto step = std::max<std::int64_t>(0, std::min(steps / 2, steps - recent_steps));
+       step < steps; ++step) {
+    const auto leaked_since = leaked_per_step * static_cast<double>(steps - 1 - step);
+    needed = std::max(
+        needed, peaks[static_cast<std::size_t>(step)] + static_cast<std::int64_t>(leaked_since));
+  }
+  return needed;
+}
+
 bool names_a_live_block(const Snapshot& snapshot, const Sites& sites) {
   return std::ranges::any_of(snapshot.blocks, [&](const Block& block) {
     return is_live(block) && sites.stack(block.stack).site != no_frame;
@@ -218,7 +245,7 @@ std::optional<Lookalike> high_water_mark(std::int64_t device,
                                          const std::vector<std::int64_t>& levels,
                                          const Steps& steps) {
   // In the first half: what comes now and then may only not have come again yet.
-  const auto least_later = std::max<std::int64_t>(3, steps.count() / 2);
+  const auto least_later = std::max(recent_steps, steps.count() / 2);
   const auto peak = std::ranges::max_element(levels);
   // The level before an event is that after the event before it.
   const auto at = static_cast<EventIndex>(std::max<std::ptrdiff_t>(1, peak - levels.begin()) - 1);

@@ -28,6 +28,14 @@ std::vector<Survivors> survivors(const Snapshot& snapshot, const Trace& trace, c
 // Whether the user's line is known of a block that is live at the dump.
 bool names_a_live_block(const Snapshot& snapshot, const Sites& sites);
 
+// Bytes of blocks live at most in each whole step; what comes after the last one counts to it.
+std::vector<std::int64_t> step_peaks(const Trace& trace, const Lifetimes& lifetimes,
+                                     const Steps& steps);
+
+// Bytes of blocks that a step like those of the later half needs at most, where they leak that many
+// a step, all of which is there.
+std::int64_t needed_by_steps(std::span<const std::int64_t> peaks, double leaked_per_step);
+
 // Of each device that has segments.
 std::map<std::int64_t, Cache> caches(const Snapshot& snapshot);
 

@@ -212,6 +212,10 @@ std::optional<FailedAllocation> out_of_memory(const Snapshot& snapshot, std::siz
   oom.largest_free = room.largest;
   const auto step = steps.of(at);
   oom.step = step < 0 || steps.count() == 0 ? -1 : step + steps.before;
+  // Of whole steps the last begin is an end.
+  if (steps.count() > 0)
+    oom.steps_after =
+        steps.begin.end() - 1 - std::upper_bound(steps.begin.begin(), steps.begin.end() - 1, at);
   oom.live_sites = live_sites(snapshot, trace, sites, lifetimes, at);
   if (oom.request > oom.reserved && oom.request - oom.reserved > oom.device_free) {
     oom.reason =

@@ -265,6 +265,54 @@ TEST(MemoryLevels, most_is_said_of_a_line_that_has_half_of_the_leak_or_more) {
   }
 }
 
+TEST(MemoryLevels, a_line_that_leaks_on_two_devices_is_one_line_that_leaks_all_of_it) {
+  auto small = training_that_keeps(12, 640);
+  auto large = training_that_keeps(12, 1920);
+  const auto found = diagnose(on_devices({small.dump(), large.dump()}));
+  ASSERT_THAT(found.findings, SizeIs(2));
+  EXPECT_THAT(found.summary, AllOf(HasSubstr("at train.py:16"), Not(HasSubstr("more line"))));
+  EXPECT_THAT(text_of(found), AllOf(HasSubstr(" allocated at "), Not(HasSubstr("most of it")),
+                                    Not(HasSubstr("more line"))));
+}
+
+TEST(MemoryLevels, a_memory_was_full_unless_whole_steps_came_after_what_failed) {
+  for (const int failing : {1, 10, 11}) {
+    Program program;
+    Training training(program);
+    for (int step = 0; step < 12; ++step) {
+      training.step();
+      program.alloc(Program::line(16), 640);
+      if (step == failing) program.fail(1 << 20, 512, Program::line(11));
+    }
+    const auto found = after(program);
+    ASSERT_EQ(found.verdict, Verdict::leak);
+    ASSERT_TRUE(found.oom.has_value());
+    EXPECT_EQ(found.oom->steps_after, 11 - failing);
+    EXPECT_EQ(to_json(found)["oom"]["steps_after"], 11 - failing);
+    EXPECT_EQ(was_full(found), failing == 11);
+    EXPECT_EQ(text_of(found).find("memory was full") != std::string::npos, failing == 11);
+  }
+}
+
+TEST(MemoryLevels, what_recent_steps_needed_is_told_in_blocks_with_what_has_leaked_since) {
+  for (const int high : {2, 9}) {
+    Program program;
+    Training training(program, 1, 1024);
+    for (int step = 0; step < 12; ++step) {
+      training.step(step == high ? 100 : 1);
+      program.alloc(Program::line(16), 600);
+    }
+    const auto found = diagnose(program.dump());
+    ASSERT_THAT(found.rates, SizeIs(1));
+    // The layer, its gradient, the batch, its output and the loss, and the loss before it.
+    const auto batches = std::int64_t{2} * 1024 * (high == 9 ? 100 : 1);
+    const auto before = std::int64_t{1024} + 512;
+    EXPECT_GE(found.rates[0].needed, 16384 + batches + 512 + 11 * 1024);
+    EXPECT_LE(found.rates[0].needed, 2 * 16384 + batches + 512 + before + 12 * 1024);
+    EXPECT_EQ(to_json(found)["rates"][0]["needed_bytes"], found.rates[0].needed);
+  }
+}
+
 // ---------------------------------------------------------------- segments
 
 struct Segments {

@@ -106,6 +106,8 @@ struct DeviceRate {
   double bytes_per_step = 0;        // requested
   double block_bytes_per_step = 0;  // in whole blocks, as its segments grow
   std::int64_t onset_step = -1;
+  // Bytes of blocks that its recent steps needed at most, with all that has leaked until the dump.
+  std::int64_t needed = 0;
 };
 
 struct FailedAllocation {
@@ -120,7 +122,9 @@ struct FailedAllocation {
   std::int64_t largest_free = 0;
   std::int64_t step = -1;  // the step that was running
   std::int64_t count = 1;  // how many failed on the device, of which this was the last
-  std::string reason;      // why it did not fit
+  // Whole steps of the device that came after it: the program went on.
+  std::int64_t steps_after = 0;
+  std::string reason;                                         // why it did not fit
   std::vector<std::pair<CodeSite, std::int64_t>> live_sites;  // what was live then, largest first
 };
 
@@ -134,6 +138,7 @@ struct StepsFound {
   std::vector<std::int64_t> kinds;        // steps of each kind, training and evaluation for example
   std::vector<std::int64_t> live_after;   // requested bytes live after each whole step
   std::vector<std::int64_t> live_counts;  // the number of allocations live then
+  std::vector<std::int64_t> peaks;        // bytes of blocks live at most in each whole step
   // Of live_after what leaks, with what of it was there before the trace: the last one is what the
   // findings have live. Empty: nothing leaks.
   std::vector<std::int64_t> leaked_after;
@@ -171,6 +176,9 @@ std::string rates_text(const Diagnosis& diagnosis, std::string (*text)(double by
 std::string devices_text(const std::vector<std::int64_t>& devices);
 
 bool has_several_devices(const Diagnosis& diagnosis);
+
+// How many lines leak; one that leaks on several devices is one.
+std::size_t leaking_lines(const Diagnosis& diagnosis);
 
 // ", the last of 50 failed allocations"; nothing where one failed.
 std::string last_of_failed(const FailedAllocation& oom);

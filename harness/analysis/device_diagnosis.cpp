@@ -814,6 +814,11 @@ void DeviceDiagnosis::tell_limits() {
                     "record ten steps or more",
                     steps_.count()));
   }
+  if (result.verdict == Verdict::clean) {
+    if (auto grows = growing_reserve(snapshot_, static_cast<std::size_t>(result.device), steps_)) {
+      limit(std::move(*grows));
+    }
+  }
   if (steps_.source == "sizes") {
     limit("steps were found by their sizes alone: frames or marks of steps would make it sure");
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "../core/size_text.h"
@@ -45,17 +46,26 @@ bool joined(const Range& first, const Range& second) {
          first.end() == second.address;
 }
 
+// Whether it is of a pool of its own, such as that of a CUDA graph.
+bool is_private(const Snapshot& snapshot, const Segment& segment) {
+  return snapshot.pools[segment.pool] != std::pair<std::int64_t, std::int64_t>();
+}
+
+// By how many bytes the event makes more reserved.
+std::int64_t reserved_by(const TraceEvent& event) {
+  if (event.kind == EventKind::segment_alloc || event.kind == EventKind::segment_map) {
+    return event.size;
+  }
+  if (event.kind == EventKind::segment_free || event.kind == EventKind::segment_unmap) {
+    return -event.size;
+  }
+  return 0;
+}
+
 // Whether more is reserved when the trace ends than at its middle.
 bool reserves_more(const Trace& trace) {
   std::int64_t more = 0;
-  for (auto at = trace.size() / 2; at < trace.size(); ++at) {
-    const auto event = trace[at];
-    if (event.kind == EventKind::segment_alloc || event.kind == EventKind::segment_map) {
-      more += event.size;
-    } else if (event.kind == EventKind::segment_free || event.kind == EventKind::segment_unmap) {
-      more -= event.size;
-    }
-  }
+  for (auto at = trace.size() / 2; at < trace.size(); ++at) more += reserved_by(trace[at]);
   return more > 0;
 }
 
@@ -159,8 +169,7 @@ std::map<std::int64_t, Cache> caches(const Snapshot& snapshot) {
   std::vector<Range> taken;
   for (const auto& segment : snapshot.segments) {
     segments.push_back({segment.device, segment.address, segment.total_size, segment.expandable,
-                        is_small(snapshot, segment),
-                        snapshot.pools[segment.pool] != std::pair<std::int64_t, std::int64_t>()});
+                        is_small(snapshot, segment), is_private(snapshot, segment)});
     for (std::uint32_t each = 0; each < segment.blocks; ++each) {
       const auto& block = snapshot.blocks[segment.first_block + each];
       if (block.state == BlockState::inactive) continue;
@@ -239,6 +248,52 @@ std::vector<Lookalike> unused_memory(std::int64_t device, const Cache& cache, co
                      "inactive_split"});
   }
   return found;
+}
+
+std::optional<std::string> growing_reserve(const Snapshot& snapshot, std::size_t device,
+                                           const Steps& steps) {
+  if (steps.count() < 8) return std::nullopt;
+  // In the first quarter sizes come for the first time.
+  const auto& trace = snapshot.traces[device];
+  const auto quarter = [&](std::int64_t number) { return steps.count() * number / 4; };
+  std::int64_t all = 0;
+  std::int64_t most = 0;
+  std::int64_t last = 0;
+  std::set<std::uint64_t> fresh;  // addresses of new segments
+  for (const std::int64_t number : {1, 2, 3}) {
+    last = 0;
+    const auto end = steps.begin[static_cast<std::size_t>(quarter(number + 1))];
+    for (auto at = steps.begin[static_cast<std::size_t>(quarter(number))]; at < end; ++at) {
+      const auto event = trace[at];
+      last += reserved_by(event);
+      if (event.kind == EventKind::segment_alloc) fresh.insert(event.address);
+    }
+    if (last <= 0) return std::nullopt;
+    all += last;
+    most = std::max(most, last);
+  }
+  // What ebbs away comes to an end.
+  if (all < least_bytes || last < most / 2) return std::nullopt;
+  std::int64_t in_pools = 0;
+  bool expandable = false;
+  for (const auto& segment : snapshot.segments) {
+    if (segment.device != static_cast<std::int32_t>(device)) continue;
+    expandable = expandable || segment.expandable;
+    if (is_private(snapshot, segment) && fresh.contains(segment.address)) {
+      in_pools += segment.total_size;
+    }
+  }
+  return fmt::format(
+      "reserved memory grows by {} a step although no line keeps more{}",
+      size_text(all / (steps.count() - quarter(1))),
+      in_pools * 2 >= all
+          ? ", in private pools, such as those of CUDA graphs: capture graphs once, or into one "
+            "pool"
+          : fmt::format(", as no free piece fits what is asked for: {}record more steps to see "
+                        "whether it ends, and ask for the same sizes in each step",
+                        expandable ? ""
+                                   : "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True lessens "
+                                     "that; "));
 }
 
 std::optional<Lookalike> high_water_mark(std::int64_t device,

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "growth.h"
@@ -42,6 +43,10 @@ std::map<std::int64_t, Cache> caches(const Snapshot& snapshot);
 // That a device has much reserved and unused at the dump, where its trace does not show that this
 // grows.
 std::vector<Lookalike> unused_memory(std::int64_t device, const Cache& cache, const Trace& trace);
+
+// That steps go on to reserve more, although what is live does not grow, and what to do.
+std::optional<std::string> growing_reserve(const Snapshot& snapshot, std::size_t device,
+                                           const Steps& steps);
 
 // That an early step needed much more than any of those after it.
 std::optional<Lookalike> high_water_mark(std::int64_t device,

@@ -482,6 +482,46 @@ TEST(MemoryLevels, free_memory_between_live_blocks_is_named_unless_more_and_more
   }
 }
 
+// Steps that keep nothing, of which those up to `until` reserve a segment of 20 MiB each.
+Snapshot reserving(int until, bool in_pools) {
+  Program program;
+  Training training(program);
+  const auto segment_of = [](int step) {
+    return 0x1000000 + static_cast<std::uint64_t>(step) * 20 * mebibyte;
+  };
+  for (int step = 0; step < 24; ++step) {
+    training.step();
+    if (step < until) program.segment(EventKind::segment_alloc, segment_of(step), 20 * mebibyte);
+  }
+  auto snapshot = filled(program);
+  snapshot.pools.emplace_back(1, 0);
+  for (int step = 0; step < until; ++step) {
+    Segment segment;
+    segment.address = segment_of(step);
+    segment.total_size = 20 * mebibyte;
+    segment.pool = in_pools ? 1 : 0;
+    snapshot.segments.push_back(segment);
+  }
+  return snapshot;
+}
+
+TEST(MemoryLevels, reserved_memory_that_grows_while_nothing_is_kept_is_told_with_what_to_do) {
+  for (const bool in_pools : {false, true}) {
+    const auto found = diagnose(reserving(24, in_pools));
+    EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
+    EXPECT_THAT(found.limits,
+                Contains(AllOf(HasSubstr("reserved memory grows by 20.0 MiB a step although no "
+                                         "line keeps more"),
+                               HasSubstr(in_pools ? "such as those of CUDA graphs: capture"
+                                                  : "expandable_segments:True"))));
+    for (const int until : {0, 6, 12, 18, 20}) {
+      EXPECT_THAT(diagnose(reserving(until, in_pools)).limits,
+                  Not(Contains(HasSubstr("reserved memory grows"))))
+          << until;
+    }
+  }
+}
+
 TEST(MemoryLevels, a_high_water_mark_of_an_early_step_is_named_and_one_that_comes_again_is_not) {
   for (const std::int64_t kept : {0, 640}) {
     for (const int every : {100, 5}) {

@@ -46,6 +46,8 @@ struct LineLeak {
   std::int64_t unborn_bytes = 0;  // of these born before the trace
   std::int64_t unborn_count = 0;
   std::int64_t earlier_count = 0;  // of a place that has most of them, with what a cut step left
+  std::vector<Left> as_earlier;    // what the same place leaves in the trace
+  std::int64_t period = 0;         // of what it leaves, or of the program; 0: none
   std::int64_t times = 0;
   std::int64_t places = 0;
   std::int64_t sizes = 0;   // how many different ones it leaves
@@ -112,6 +114,7 @@ class DeviceDiagnosis {
   void report_leaks();
   std::int64_t steps_before_trace(const LineLeak& leak) const;
   std::int64_t onset_in_program(const LineLeak& leak) const;
+  double rate_of_cycles(std::span<const Left> left) const;
   bool is_made_up_for() const;
   bool level_rises() const;
   bool runs_backward() const;
@@ -145,6 +148,7 @@ class DeviceDiagnosis {
   std::int64_t births_ = 0;  // all of whole steps
   std::int64_t freed_ = 0;   // of them
   const Segments segments_;  // at the dump
+  std::set<std::int64_t> leaking_sizes_;
   CodeSite suspect_site_;
   std::vector<FrameId> lines_;  // by event, of the last event before it that has one
   // By requested bytes and line, how many live blocks there are.
@@ -263,6 +267,7 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   leak.onset = leak.onset < 0 ? judged.onset : std::min(leak.onset, judged.onset);
   leak.times = std::max(leak.times, judged.times);
   if (judged.judgement == Judgement::replaced) leak.live_count += group.held.back().count;
+  leaking_sizes_.insert(group.size);
   leak.live_bytes += bytes + group.unborn_bytes;
   leak.block_bytes += in_blocks(group.unborn_bytes, group.unborn_count);
   leak.live_count += group.unborn_count;
@@ -270,8 +275,9 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   leak.unborn_bytes += group.unborn_bytes;
   // What a step left behind whose beginning the trace no longer has counts as earlier too.
   const auto cut = lifetimes_.begins_late() ? group.early_count : 0;
-  if (group.unborn_count > 0) {
-    leak.earlier_count = std::max(leak.earlier_count, group.unborn_count + cut);
+  if (group.unborn_count + cut > leak.earlier_count) {
+    leak.earlier_count = group.unborn_count + cut;
+    leak.as_earlier = group.left;
   }
   ++leak.places;
   leak.sizes += group.sizes;
@@ -326,9 +332,12 @@ void DeviceDiagnosis::add_lookalike(const Group& group, const Judged& judged) {
         fmt::format("held for up to {} steps and then freed: bounded", group.longest_life);
   } else if (judged.judgement == Judgement::stopped) {
     each.taxonomy = "N17";
-    each.reason =
-        fmt::format("grew until step {} and no more since", group.left.back().step + steps_.before);
-  } else if (group.left.size() == 1 && group.left.front().step + 1 < steps_.count()) {
+    const auto last = group.left.back().step;
+    each.reason = last + 1 < steps_.count()
+                      ? fmt::format("grew until step {} and no more since", last + steps_.before)
+                      : fmt::format("grew ever more slowly, up to step {}", last + steps_.before);
+  } else if (group.left.size() == 1 && group.unborn_count == 0 &&
+             group.left.front().step + 1 < steps_.count()) {
     each.taxonomy = "N02";
     each.reason = stack.optimizer
                       ? fmt::format("state of the optimizer, made once in step {}",
@@ -343,7 +352,7 @@ void DeviceDiagnosis::add_lookalike(const Group& group, const Judged& judged) {
 
 void DeviceDiagnosis::judge_places() {
   trusted_ = steps_.count();
-  const auto all = groups(trace_, lifetimes_, steps_);
+  const auto all = groups(trace_, lifetimes_, steps_, sites_.any_frames());
   std::vector<Judged> judgements;
   std::set<StackId> leaking;
   for (const auto& group : all) {
@@ -425,11 +434,15 @@ void DeviceDiagnosis::judge_places() {
 
 // As many steps as blocks were there before the trace, at the rate of the trace.
 std::int64_t DeviceDiagnosis::steps_before_trace(const LineLeak& leak) const {
-  if (!lifetimes_.begins_late()) return 0;
-  const auto seen = std::max<std::int64_t>(1, leak.times);
-  const auto span = std::max<std::int64_t>(1, leak.trusted - leak.onset);
-  const auto each = std::max<std::int64_t>(1, (span + seen / 2) / seen);
-  return each * leak.earlier_count;
+  if (!lifetimes_.begins_late() || leak.earlier_count == 0) return 0;
+  const auto span =
+      leak.period > 0 ? leak.period : std::max<std::int64_t>(1, leak.trusted - leak.onset);
+  std::int64_t seen = 0;
+  for (const auto& each : leak.as_earlier) {
+    seen += each.step >= leak.onset && each.step < leak.onset + span ? each.count : 0;
+  }
+  if (seen == 0) return leak.earlier_count;
+  return (leak.earlier_count * span + seen / 2) / seen;
 }
 
 // The step of the program, from 0, in which the leak began, as far as the live blocks tell.
@@ -480,6 +493,16 @@ void DeviceDiagnosis::share_traits() {
   }
 }
 
+// The mean over the last whole cycles of a training and its evaluation, of which a part would weigh
+// more than it should.
+double DeviceDiagnosis::rate_of_cycles(std::span<const Left> left) const {
+  const auto length = steps_.cycle.length();
+  const auto span =
+      std::max<std::int64_t>(1, (steps_.count() - left.front().step) / length) * length;
+  return rate_of(left, std::max<std::int64_t>(0, steps_.count() - span), steps_.count())
+      .bytes_per_step;
+}
+
 void DeviceDiagnosis::report_leaks() {
   std::vector<Left> all;
   std::vector<Left> all_left;
@@ -502,7 +525,10 @@ void DeviceDiagnosis::report_leaks() {
     auto rate = rate_of(leak.added, leak.onset, end);
     add_traits(leak, left, rate.period > 0);
     leak.onset = std::max(leak.onset, rate.begin);
-    if (rate.period == 0 && !leak.traits.replaced) {
+    leak.period = rate.period > 0 ? rate.period : steps_.cycle.length();
+    if (rate.period == 0 && !leak.traits.replaced && steps_.cycle.length() > 0) {
+      rate.bytes_per_step = rate_of_cycles(left);
+    } else if (rate.period == 0 && !leak.traits.replaced) {
       // What is young counts as well: without a period the last step weighs as any other.
       rate.bytes_per_step = rate_of(left, leak.onset, steps_.count()).bytes_per_step;
     }
@@ -589,6 +615,7 @@ bool DeviceDiagnosis::goes_round_layers() const {
   const auto count = steps_.count();
   if (is_marked(steps_) || runs_backward()) return false;
   std::map<std::pair<StackId, std::int64_t>, std::int64_t> before;
+  std::set<std::pair<StackId, std::int64_t>> made;  // in the iterations
   double allocated = 0;
   double kept = 0;
   for (const auto& each : lifetimes_.allocations) {
@@ -597,10 +624,13 @@ bool DeviceDiagnosis::goes_round_layers() const {
       if (each.freed == no_event) ++before[{event.stack, event.size}];
       continue;
     }
+    if (event.stack != 0) made.emplace(event.stack, event.size);
     allocated += static_cast<double>(event.size);
     if (each.freed == no_event) kept += static_cast<double>(event.size);
   }
   for (const auto& each : lifetimes_.unborn) ++before[{each.stack, each.requested}];
+  // What the iterations allocate as well is none of the model.
+  std::erase_if(before, [&](const auto& each) { return made.contains(each.first); });
   return kept * 3 >= allocated && std::ranges::any_of(before, [&](const auto& each) {
            const auto layers = each.second;
            return layers == count || (layers > count && births_ * 2 <= layers * count);
@@ -624,19 +654,24 @@ bool DeviceDiagnosis::is_one_update() const {
 }
 
 // Whether about as many bytes as leak were freed, in most steps, of what was allocated before the
-// trace: a full buffer does that, and its sizes vary.
+// trace: a full buffer does that, and its sizes vary. Or in any steps, of the same sizes: a list
+// that is cleared now and then.
 bool DeviceDiagnosis::is_made_up_for() const {
   const auto& series = result.steps.leaked_after;
   const auto leaked = series.empty() ? 0 : series.back() - leaked_before_;
   std::int64_t freed = 0;
+  std::int64_t alike = 0;  // of the sizes that leak, and not of the step before the trace
   std::int64_t steps = 0;
   std::int64_t last = -1;
   for (const auto at : lifetimes_.unknown_frees) {
     const auto step = steps_.of(at);
     if (step < 0 || step >= steps_.count()) continue;
-    freed += trace_[at].size;
+    const auto size = trace_[at].size;
+    freed += size;
+    alike += step > 0 && leaking_sizes_.contains(size) ? size : 0;
     steps += std::exchange(last, step) != step ? 1 : 0;
   }
+  if (leaked > 0 && alike * 10 >= leaked * 8) return true;
   return leaked > 0 && steps >= 3 && steps * 2 >= steps_.count() && freed * 10 >= leaked * 8;
 }
 
@@ -696,6 +731,10 @@ void DeviceDiagnosis::decide() {
         fmt::format("every allocation of the {} failed, so none could stay; where memory "
                     "suffices, {}",
                     seen > 0 ? "steps seen" : "trace", longer));
+  } else if (lifetimes_.allocations.empty() && !lifetimes_.unknown_frees.empty()) {
+    drop(fmt::format("the trace has no allocations, only what was freed; record all that happens, "
+                     "without skip_actions, by {}",
+                     record_call));
   } else if (seen == 0) {
     drop(steps_.why_none);
   } else if (births_ > 0 && loads_ * 3 >= births_) {

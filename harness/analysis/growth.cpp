@@ -17,6 +17,7 @@
 #include <array>
 #include <map>
 #include <span>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -512,8 +513,63 @@ bool is_ended(const Group& group, const Steps& steps) {
 
 }  // namespace
 
-std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const Steps& steps) {
+namespace {
+
+// Frees at one place in one step: of things that lived for steps, and of things from before the
+// trace. Without a stack, a place is a size.
+struct Drop {
+  std::int64_t own = 0;
+  std::int64_t unknown = 0;
+  std::int64_t first = 0;  // step in which the first of its own was born; -1: before whole steps
+};
+
+class Drops {
+ public:
+  Drops(const Trace& trace, const Lifetimes& lifetimes, const Steps& steps) : trace_(trace) {
+    for (const auto at : lifetimes.unknown_frees) {
+      const auto step = steps.of(at);
+      if (step >= 0 && step < steps.count()) ++drops_[key(step, at)].unknown;
+    }
+    if (drops_.empty()) return;
+    for (const auto& each : lifetimes.allocations) {
+      if (each.freed >= trace.size()) continue;
+      const auto found = drops_.find(key(steps.of(each.freed), each.freed));
+      if (found == drops_.end()) continue;
+      auto& drop = found->second;
+      const auto born = steps.of(each.born);
+      drop.first = drop.own == 0 ? born : std::min(drop.first, born);
+      ++drop.own;
+    }
+  }
+  // How many steps the oldest had lived of what is freed with a thing that was born in the step
+  // `born`: what was born before the trace came as often as what came in it.
+  std::int64_t life(std::int64_t born, std::int64_t step, EventIndex freed) const {
+    constexpr std::int64_t least =
+        3;  // what a step holds, and the one after it, comes too unevenly
+    if (step - born < least || freed >= trace_.size()) return 0;
+    const auto found = drops_.find(key(step, freed));
+    if (found == drops_.end()) return 0;
+    const auto& [own, unknown, first] = found->second;
+    const auto seen = step - first;
+    return seen + (unknown * (seen + 1) + own - 1) / own;
+  }
+
+ private:
+  std::tuple<std::int64_t, StackId, std::int64_t> key(std::int64_t step, EventIndex at) const {
+    const auto event = trace_[at];
+    return {step, event.stack, event.stack == 0 ? event.size : 0};
+  }
+
+  const Trace& trace_;
+  std::map<std::tuple<std::int64_t, StackId, std::int64_t>, Drop> drops_;
+};
+
+}  // namespace
+
+std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const Steps& steps,
+                          bool framed) {
   Grouping grouping(trace, lifetimes, steps);
+  const Drops drops(trace, lifetimes, steps);
   const auto count = steps.count();
   for (const auto& allocation : lifetimes.allocations) {
     const auto event = trace[allocation.born];
@@ -535,7 +591,8 @@ std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const 
     }
     const auto freed = steps.of(allocation.freed);
     ++group.freed;
-    group.longest_life = std::max(group.longest_life, freed - born);
+    group.longest_life =
+        std::max({group.longest_life, freed - born, drops.life(born, freed, allocation.freed)});
     if (freed > born) add(group.held, {born, event.size, 1});
     if (freed > born + 1) {
       add(group.dropped, {born, event.size, 1});
@@ -561,7 +618,7 @@ std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const 
     if (freed.steps >= 3) grouping.add_freed_before(size, freed.count, freed.first, freed.last);
   }
   for (const auto& block : lifetimes.unborn) {
-    if (block.stack == 0) continue;
+    if (block.stack == 0 && framed) continue;
     if (auto* group = grouping.of(block)) {
       group->unborn_bytes += block.requested;
       ++group->unborn_count;
@@ -637,8 +694,10 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     // Twice the same; or beside live blocks of the same from before the trace; or in a trace so
     // short that no more of it can be older than what the place holds for a while: too few to tell.
     // What a backward pass allocates twice are gradients of what is trained later.
-    const bool twice = times == 2 && goes_on && stack.path != 0 && left[0].bytes == left[1].bytes;
-    const bool again = times > 0 && goes_on && group.unborn_count > 0 && stack.path != 0;
+    const bool tells = stack.path != 0 || !sites.any_frames();
+    const bool twice = times == 2 && goes_on && tells && left[0].bytes == left[1].bytes;
+    const bool many_before = group.freed == 0 && group.unborn_count >= 3;
+    const bool again = times > 0 && group.unborn_count > 0 && tells && (goes_on || many_before);
     const bool each_step = left.size() >= 3 && goes_on && (times == 2 ? count < 6 : count == 3);
     judged.judgement = twice || again || each_step ? Judgement::suspect : Judgement::none;
     return judged;
@@ -661,7 +720,9 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
       std::ranges::count_if(left, [&](const Left& each) { return each.step >= middle; });
   const bool regular = gaps.regular() || gaps_among_own_kinds(left, steps).regular();
   if (late * 3 + (regular ? 1 : 0) < std::ssize(left)) {
-    judged.judgement = Judgement::stopped;
+    // What comes by chance may seem to slow down; a cache of what was seen slows down more.
+    const bool by_chance = group.size >= 0 && late * 5 >= std::ssize(left);
+    judged.judgement = by_chance ? Judgement::suspect : Judgement::stopped;
     return judged;
   }
   const bool many = left.size() >= 5 && longest * 3 <= count;

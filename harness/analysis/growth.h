@@ -43,8 +43,10 @@ struct Group {
   std::uint32_t pool = 0;
 };
 
-// By stack and size.
-std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const Steps& steps);
+// By stack and size. `framed`: any stack of the file has frames; without, blocks from before the
+// trace are told by their sizes alone.
+std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const Steps& steps,
+                          bool framed);
 
 enum class Judgement {
   none,

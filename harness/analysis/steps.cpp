@@ -161,6 +161,48 @@ Spans spans_of(const Snapshot& snapshot, std::size_t device, const auto& wanted)
   return spans;
 }
 
+// Steps in a row that train, or that don't.
+struct Phase {
+  bool trains = false;
+  std::int64_t steps = 0;
+};
+
+std::vector<Phase> phases_of(const Steps& steps) {
+  std::vector<Phase> phases;
+  for (const auto kind : steps.kind) {
+    const bool trains = steps.trains[kind];
+    if (phases.empty() || phases.back().trains != trains) phases.push_back({trains, 0});
+    ++phases.back().steps;
+  }
+  return phases;
+}
+
+// The first and the last phase may be cut.
+Steps::Cycle cycle_of(const Steps& steps) {
+  const auto phases = phases_of(steps);
+  Steps::Cycle cycle;
+  for (std::size_t each = 1; each + 1 < phases.size(); ++each) {
+    auto& length = phases[each].trains ? cycle.trains : cycle.others;
+    if (length != 0 && length != phases[each].steps) return {};
+    length = phases[each].steps;
+  }
+  return cycle.trains > 0 && cycle.others > 0 ? cycle : Steps::Cycle{};
+}
+
+// Where phases of a training and of an evaluation come in turn, how many steps of the evaluation
+// ran before the trace, beside so many of the training.
+std::int64_t others_before(const Steps& steps, std::int64_t trains_before) {
+  const auto [trains, others] = steps.cycle;
+  const auto first = phases_of(steps).front();
+  const auto phases = [&](std::int64_t of_training) {
+    return of_training <= 0 ? 0 : (of_training + trains - 1) / trains;
+  };
+  // Each phase of a training but the one that the trace begins in is followed by an evaluation.
+  if (first.trains) return phases(trains_before - (trains - first.steps)) * others;
+  return std::max<std::int64_t>(0, others - first.steps) +
+         std::max<std::int64_t>(0, phases(trains_before) - 1) * others;
+}
+
 class Finder {
  public:
   Finder(const Snapshot& snapshot, std::size_t device, const Sites& sites,
@@ -736,6 +778,12 @@ void Finder::count_before(Steps& steps) const {
     last = std::min(steps.of(at_time(start)), steps.count() - 1);
   }
   if (within == 0) return;
+  const auto training =
+      std::ranges::count_if(steps.kind, [&](std::uint8_t kind) { return steps.trains[kind]; });
+  if (steps.cycle.length() > 0 && within == training) {
+    steps.before = before + others_before(steps, before);
+    return;
+  }
   // Steps of a kind that came with the last one of the optimizer or behind it, as an evaluation
   // after the training does, are none of those before.
   std::vector<bool> comes_again(256);
@@ -780,6 +828,7 @@ void Finder::number_kinds(Steps& steps) const {
         of_kind, [&](std::int64_t step) { return has_backward(steps, step); });
     steps.trains.push_back(with * 10 >= std::ssize(of_kind) * 9);
   }
+  if (steps.count() > 0) steps.cycle = cycle_of(steps);
 }
 
 bool Finder::has_backward(const Steps& steps, std::int64_t step) const {
@@ -837,8 +886,8 @@ Steps Finder::find() {
         sites_.any_frames() ? ", or say --steps N or --step-site FILE:LINE" : "");
   }
   drop_cut_steps(steps);
-  count_before(steps);
   number_kinds(steps);
+  count_before(steps);
   return steps;
 }
 

@@ -28,6 +28,14 @@ struct Steps {
   std::int64_t count() const {
     return begin.empty() ? 0 : static_cast<std::int64_t>(begin.size()) - 1;
   }
+  // Steps of a training and of the evaluation that comes between, where each of them is as long as
+  // the trace shows; 0: it shows none of both kinds from its beginning to its end.
+  struct Cycle {
+    std::int64_t trains = 0;
+    std::int64_t others = 0;
+    std::int64_t length() const { return trains + others; }
+  };
+  Cycle cycle;
   // By kind, its steps, sorted.
   std::vector<std::vector<std::int64_t>> steps_of_kind;
   // By kind, whether nearly all of its steps allocate without frames, as a backward pass does.

@@ -1229,6 +1229,138 @@ TEST(Diagnosis, without_frames_what_few_steps_left_is_a_leak_where_it_is_even) {
   EXPECT_EQ(left_in({4, 17, 20, 31}), Verdict::undecided);
 }
 
+// ---------------------------------------------------------------- wherever the trace was cut
+
+// Steps of a training with the marks of its optimizer, each of which `act` ends.
+template <typename Act>
+void train(Program& program, int steps, Act act) {
+  Training training(program);
+  for (int step = 0; step < steps; ++step) {
+    training.step();
+    program.marked("Optimizer.step#SGD.step",
+                   [&] { program.free(program.alloc(Program::line(14), 512)); });
+    act(step, training);
+  }
+}
+
+// That part of the program's events, the newest ones, as a ring of that size keeps them.
+Diagnosis newest(Program& program, double part, bool frames = true) {
+  const auto events = static_cast<double>(program.dump().traces[0].size());
+  program.keep_newest(static_cast<std::size_t>(events * part));
+  auto snapshot = program.dump();
+  if (!frames) {
+    change(snapshot.traces[0], [](TraceEvent& event) { event.stack = 0; });
+    for (auto& block : snapshot.blocks) block.stack = 0;
+  }
+  return diagnose(snapshot);
+}
+
+constexpr double parts_kept[] = {0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3};
+
+TEST(CutTrace, a_list_that_is_cleared_now_and_then_is_no_leak) {
+  for (const bool frames : {true, false}) {
+    for (const auto part : parts_kept) {
+      Program program;
+      std::vector<std::uint64_t> list;
+      train(program, 79, [&](int step, Training&) {
+        list.push_back(program.alloc(Program::line(16), 4096));
+        if (step % 40 != 39) return;
+        for (const auto each : list) program.free(each, Program::line(17));
+        list.clear();
+      });
+      const auto found = newest(program, part, frames);
+      // Where the clearing is lost as well nothing tells it from a leak.
+      if (part <= 0.5) continue;
+      EXPECT_NE(found.verdict, Verdict::leak) << part << frames << found.summary;
+    }
+  }
+}
+
+TEST(CutTrace, what_is_left_seldom_beside_many_of_the_same_from_before_is_undecided) {
+  for (int after = 1; after < 10; ++after) {
+    Program program;
+    train(program, 60 + after, [&](int step, Training&) {
+      if (step % 10 == 0) program.alloc(Program::line(16), 4096);
+    });
+    const auto found = newest(program, 9.0 / (60 + after));
+    EXPECT_NE(found.verdict, Verdict::clean) << after << found.summary;
+  }
+}
+
+TEST(CutTrace, the_onset_of_a_leak_stays_where_it_was) {
+  for (const bool frames : {true, false}) {
+    for (const int every : {1, 7}) {
+      for (const auto part : parts_kept) {
+        Program program;
+        train(program, 70, [&](int step, Training&) {
+          if (step % every == every - 1) program.alloc(Program::line(16), 5000);
+        });
+        const auto found = newest(program, part, frames);
+        EXPECT_EQ(found.verdict, Verdict::leak) << part << frames << every << found.summary;
+        EXPECT_EQ(found.onset_step, every - 1) << part << frames << every;
+        EXPECT_NEAR(found.bytes_per_step, 5000.0 / every, 0.001);
+      }
+    }
+  }
+}
+
+TEST(CutTrace, steps_onset_and_rate_of_an_evaluation_between_are_told_by_whole_cycles) {
+  for (const auto part : parts_kept) {
+    Program program;
+    train(program, 48, [&](int step, Training& training) {
+      for (int batch = 0; batch < 5 && step % 8 == 7; ++batch) {
+        training.evaluation_step();
+        program.alloc(Program::line(23), 768);
+      }
+    });
+    const auto found = newest(program, part);
+    EXPECT_EQ(found.verdict, Verdict::leak) << part << found.summary;
+    EXPECT_EQ(found.steps.count, 78) << part;
+    EXPECT_EQ(found.onset_step, 8) << part;
+    EXPECT_NEAR(found.bytes_per_step, 768 * 5 / 13.0, 0.001) << part;
+  }
+}
+
+TEST(CutTrace, what_an_inference_kept_for_long_makes_no_layers_of_its_requests) {
+  for (const auto part : parts_kept) {
+    Program program;
+    for (int layer = 0; layer < 3; ++layer) program.alloc(Program::to_device(3), 65'536);
+    for (int request = 0; request < 40; ++request) {
+      const auto x = program.alloc(Program::line(10), 8192);
+      program.alloc(Program::module(11), 65'536);
+      program.free(program.alloc(Program::line(12), 4), Program::line(12));
+      program.free(x, Program::line(13));
+    }
+    const auto found = newest(program, part);
+    EXPECT_EQ(found.verdict, Verdict::leak) << part << found.summary;
+  }
+}
+
+TEST(Diagnosis, a_trace_of_frees_alone_is_undecided) {
+  Program program;
+  train(program, 20, [&](int, Training&) { program.alloc(Program::line(16), 640); });
+  auto snapshot = program.dump();
+  Trace frees;
+  for (std::size_t at = 0; at < snapshot.traces[0].size(); ++at) {
+    const auto event = snapshot.traces[0][at];
+    if (event.kind != EventKind::alloc) frees.push_back(event);
+  }
+  snapshot.traces[0] = frees;
+  const auto found = diagnose(snapshot);
+  EXPECT_EQ(found.verdict, Verdict::undecided) << found.summary;
+  EXPECT_THAT(found.summary, HasSubstr("no allocations"));
+}
+
+TEST(Diagnosis, what_is_left_by_chance_and_goes_on_to_the_end_is_not_clean) {
+  Program program;
+  const std::vector<int> those = {2,  5,  9,  11, 12, 17, 21, 22, 25, 28, 31,
+                                  33, 38, 40, 44, 47, 59, 71, 80, 92, 99};
+  train(program, 100, [&](int step, Training&) {
+    if (std::ranges::find(those, step) != those.end()) program.alloc(Program::line(16), 30'000);
+  });
+  EXPECT_NE(after(program).verdict, Verdict::clean) << after(program).summary;
+}
+
 TEST(Diagnosis, a_training_that_follows_another_one_and_leaks_is_a_leak) {
   Program program;
   Training training(program);

@@ -732,9 +732,10 @@ void DeviceDiagnosis::decide() {
                     "suffices, {}",
                     seen > 0 ? "steps seen" : "trace", longer));
   } else if (lifetimes_.allocations.empty() && !lifetimes_.unknown_frees.empty()) {
-    drop(fmt::format("the trace has no allocations, only what was freed; record all that happens, "
-                     "without skip_actions, by {}",
-                     record_call));
+    drop(
+        fmt::format("the trace has no allocations, only what was freed; record all that happens, "
+                    "without skip_actions, by {}",
+                    record_call));
   } else if (seen == 0) {
     drop(steps_.why_none);
   } else if (births_ > 0 && loads_ * 3 >= births_) {

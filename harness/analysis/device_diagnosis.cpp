@@ -169,6 +169,7 @@ void DeviceDiagnosis::describe_steps() {
     steps.live_after.push_back(requested_after(step));
   }
   if (steps_.count() == 0) return;
+  steps.peaks = step_peaks(trace_, lifetimes_, steps_);
   const auto counts = live_counts(trace_, lifetimes_);
   for (const auto end : std::span(steps_.begin).subspan(1)) {
     steps.live_counts.push_back(counts[end]);
@@ -730,6 +731,11 @@ void DeviceDiagnosis::decide() {
         fmt::format("every allocation of the {} failed, so none could stay; where memory "
                     "suffices, {}",
                     seen > 0 ? "steps seen" : "trace", longer));
+  } else if (lifetimes_.allocations.empty() && !lifetimes_.unknown_frees.empty()) {
+    drop(
+        fmt::format("the trace has no allocations, only what was freed; record all that happens, "
+                    "without skip_actions, by {}",
+                    record_call));
   } else if (seen == 0) {
     drop(steps_.why_none);
   } else if (births_ > 0 && loads_ * 3 >= births_) {
@@ -847,6 +853,11 @@ void DeviceDiagnosis::tell_limits() {
         fmt::format("a leak that comes less often than each of the {} steps seen would not show: "
                     "record ten steps or more",
                     steps_.count()));
+  }
+  if (result.verdict == Verdict::clean) {
+    if (auto grows = growing_reserve(snapshot_, static_cast<std::size_t>(result.device), steps_)) {
+      limit(std::move(*grows));
+    }
   }
   if (steps_.source == "sizes") {
     limit("steps were found by their sizes alone: frames or marks of steps would make it sure");

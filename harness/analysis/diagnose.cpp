@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -71,9 +72,8 @@ std::string verdict_sentence(const Diagnosis& diagnosis) {
   }
   auto text = fmt::format("Leak of {}, at {}", rates_text(diagnosis, bytes_text),
                           named(diagnosis.findings.front().site));
-  if (diagnosis.findings.size() > 1) {
-    text += fmt::format(" and {} more line{}", diagnosis.findings.size() - 1,
-                        diagnosis.findings.size() == 2 ? "" : "s");
+  if (const auto lines = leaking_lines(diagnosis); lines > 1) {
+    text += fmt::format(" and {} more line{}", lines - 1, lines == 2 ? "" : "s");
   }
   return text + unjudged + ".";
 }
@@ -100,7 +100,7 @@ auto weight(const Diagnosis& diagnosis, bool did_little) {
 }
 
 DeviceRate rate_of(const Diagnosis& leaking) {
-  DeviceRate rate{leaking.device, leaking.bytes_per_step, 0, leaking.onset_step};
+  DeviceRate rate{leaking.device, leaking.bytes_per_step, 0, leaking.onset_step, 0};
   double bytes = 0;
   for (const auto& finding : leaking.findings) {
     bytes += finding.bytes_per_step.value_or(0);
@@ -108,6 +108,7 @@ DeviceRate rate_of(const Diagnosis& leaking) {
   }
   // Leaks together repeat after other periods than each by itself, and their rate is that.
   if (bytes > 0) rate.block_bytes_per_step *= leaking.bytes_per_step / bytes;
+  rate.needed = needed_by_steps(leaking.steps.peaks, rate.block_bytes_per_step);
   return rate;
 }
 
@@ -183,6 +184,12 @@ std::string devices_text(const std::vector<std::int64_t>& devices) {
 
 bool has_several_devices(const Diagnosis& diagnosis) {
   return diagnosis.judged.size() + diagnosis.unjudged.size() > 1;
+}
+
+std::size_t leaking_lines(const Diagnosis& diagnosis) {
+  std::set<CodeSite> lines;
+  for (const auto& finding : diagnosis.findings) lines.insert(finding.site);
+  return lines.size();
 }
 
 std::string last_of_failed(const FailedAllocation& oom) {
@@ -283,6 +290,7 @@ Diagnosis diagnose(const Snapshot& snapshot, const DiagnoseOptions& options) {
     diagnosis.cache.reserved += each.reserved;
     diagnosis.cache.bytes += each.bytes;
     diagnosis.cache.releasable += each.releasable;
+    diagnosis.cache.releasable_later += each.releasable_later;
     diagnosis.cache.stretches += each.stretches;
     diagnosis.cache.largest = std::max(diagnosis.cache.largest, each.largest);
   }

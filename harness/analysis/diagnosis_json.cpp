@@ -77,6 +77,7 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
     rates.push_back({{"device", each.device},
                      {"bytes_per_step", rate_json(each.bytes_per_step)},
                      {"block_bytes_per_step", rate_json(each.block_bytes_per_step)},
+                     {"needed_bytes", each.needed},
                      {"onset_step", step_json(each.onset_step)}});
   }
   auto survivors = nlohmann::json::array();
@@ -98,6 +99,7 @@ nlohmann::json to_json(const Diagnosis& diagnosis) {
            {"largest_free", each.largest_free},
            {"step", step_json(each.step)},
            {"count", each.count},
+           {"steps_after", each.steps_after},
            {"reason", each.reason},
            {"sites", sites_json(each.live_sites)}};
   }

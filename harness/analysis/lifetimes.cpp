@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "leaklab/diagnosis.h"
+#include "segments.h"
+
 namespace leaklab {
 namespace {
 
@@ -137,6 +140,16 @@ std::vector<std::int64_t> counted_back(const Trace& trace, const Lifetimes& life
 std::vector<std::int64_t> levels(const Trace& trace, const Lifetimes& lifetimes) {
   return counted_back(trace, lifetimes, lifetimes.live_at_dump,
                       [](std::int64_t bytes) { return bytes; });
+}
+
+std::vector<std::int64_t> levels_in_blocks(const Trace& trace, const Lifetimes& lifetimes) {
+  const auto in_block = [](std::int64_t bytes) { return rounded_up(bytes, block_bytes); };
+  std::int64_t live = 0;
+  for (const auto& block : lifetimes.unborn) live += in_block(block.requested);
+  for (const auto& each : lifetimes.allocations) {
+    if (each.freed == no_event) live += in_block(trace[each.born].size);
+  }
+  return counted_back(trace, lifetimes, live, in_block);
 }
 
 std::vector<std::int64_t> live_counts(const Trace& trace, const Lifetimes& lifetimes) {

@@ -55,6 +55,8 @@ Lifetimes lifetimes(const Snapshot& snapshot, std::size_t device);
 // Requested bytes live before each event, and at the dump: events + 1 values. Without
 // blocks, of what the trace tells of.
 std::vector<std::int64_t> levels(const Trace& trace, const Lifetimes& lifetimes);
+// The same in whole blocks.
+std::vector<std::int64_t> levels_in_blocks(const Trace& trace, const Lifetimes& lifetimes);
 // The same of the number of allocations.
 std::vector<std::int64_t> live_counts(const Trace& trace, const Lifetimes& lifetimes);
 

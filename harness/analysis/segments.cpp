@@ -28,13 +28,23 @@ std::int64_t segment_for(std::int64_t request, bool expandable) {
   return request < own_segment ? large_segment : rounded_up(request, small_segment);
 }
 
+bool is_small(const Snapshot& snapshot, const Segment& segment) {
+  return is_small(snapshot.strings[segment.type], segment.total_size, segment.expandable);
+}
+
+// As ExpandableSegment::unmap(): what the dump shows of one begins with a page.
+std::int64_t whole_pages(std::int64_t from, std::int64_t to, bool small) {
+  const auto page = small ? small_segment : large_segment;
+  const auto first = rounded_up(from, page);
+  return std::max<std::int64_t>(0, to / page * page - first);
+}
+
 Segments::Segments(const Snapshot& snapshot, std::size_t device) {
   for (const auto& segment : snapshot.segments) {
     if (segment.device != static_cast<std::int32_t>(device)) continue;
-    const bool small =
-        is_small(snapshot.strings[segment.type], segment.total_size, segment.expandable);
-    give(segment.address,
-         {segment.total_size, segment.expandable, {segment.stream, segment.pool, small}});
+    give(segment.address, {segment.total_size,
+                           segment.expandable,
+                           {segment.stream, segment.pool, is_small(snapshot, segment)}});
   }
 }
 

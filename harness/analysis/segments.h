@@ -1,6 +1,7 @@
 // The segments of a device at moments before the dump.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -21,6 +22,13 @@ std::int64_t rounded_up(std::int64_t bytes, std::int64_t unit);
 // bytes. Expandable segments grow by pages of the same sizes.
 std::int64_t segment_for(std::int64_t request, bool expandable);
 
+// Whether it serves requests of a MiB or less.
+bool is_small(const Snapshot& snapshot, const Segment& segment);
+
+// Bytes of the whole pages of an expandable segment within a free stretch of it: all that can be
+// given back of it. The stretch is told by where in the segment it begins and ends.
+std::int64_t whole_pages(std::int64_t from, std::int64_t to, bool small);
+
 // What the allocator has from the device: at first as the blocks of the file say, then as it was
 // before each event that is undone, from the last one on.
 class Segments {
@@ -30,7 +38,7 @@ class Segments {
     std::uint32_t stream = 0;  // index into Snapshot::streams
     std::uint32_t pool = 0;    // index into Snapshot::pools
     bool small = false;        // for requests of a MiB or less
-    friend bool operator==(const Owner&, const Owner&) = default;
+    friend auto operator<=>(const Owner&, const Owner&) = default;
   };
   struct Range {
     std::int64_t size = 0;  // bytes

@@ -62,7 +62,8 @@ std::int64_t device_bytes(const std::string& size) {
                   size));
 }
 
-// Linear: the segments grow as what leaks, in blocks that the allocator rounds up.
+// Linear: what steps need grows as what leaks, in blocks that the allocator rounds up. What is
+// cached beyond that is theirs too, as the allocator gives back what does not fit before it fails.
 std::optional<TimeLeft> time_left(const Snapshot& snapshot, const Diagnosis& diagnosis,
                                   std::int64_t memory) {
   std::optional<TimeLeft> first;
@@ -70,12 +71,12 @@ std::optional<TimeLeft> time_left(const Snapshot& snapshot, const Diagnosis& dia
   for (const auto& each : diagnosis.rates) {
     const auto rate = each.block_bytes_per_step;
     if (rate <= 0) continue;
-    TimeLeft left{each.device, memory, 0, rate, 0};
+    TimeLeft left{each.device, memory, 0, each.needed, rate, 0};
     for (const auto& segment : snapshot.segments) {
       if (segment.device == each.device) left.reserved += segment.total_size;
     }
-    if (left.reserved < memory) {
-      left.steps = static_cast<std::int64_t>(static_cast<double>(memory - left.reserved) / rate);
+    if (left.needed < memory) {
+      left.steps = static_cast<std::int64_t>(static_cast<double>(memory - left.needed) / rate);
     }
     if (!first || left.steps < first->steps) first = left;
   }

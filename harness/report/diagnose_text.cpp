@@ -104,7 +104,12 @@ std::string steps_line(const Diagnosis& diagnosis) {
 
 // Whether the first finding, which is the fastest one, is half of all that leaks or more.
 bool is_most(const Diagnosis& diagnosis) {
-  return diagnosis.findings.front().bytes_per_step.value_or(0) * 2 >= diagnosis.bytes_per_step;
+  double bytes = 0;  // of the first line, on all devices
+  for (const auto& finding : diagnosis.findings) {
+    if (finding.site == diagnosis.findings.front().site)
+      bytes += finding.bytes_per_step.value_or(0);
+  }
+  return bytes * 2 >= diagnosis.bytes_per_step;
 }
 
 // ", up to 12 steps old (median 6)".
@@ -143,13 +148,19 @@ std::string time_left_text(const Diagnosis& diagnosis, const DiagnoseView& view)
     const auto when =
         left->steps == 0 ? "now" : fmt::format("after {}", counted(left->steps, "more step"));
     return fmt::format(
-        "{} of {} is full {} ({} a step in whole blocks of {} B, {} reserved at the "
-        "dump).",
+        "{} of {} is full {} ({} a step in whole blocks of {} B, up to {} needed by recent "
+        "steps){}.",
         left->device > 0 ? fmt::format("Device {}", left->device) : "A device",
         memory_text(left->memory), when,
         is_irregular(diagnosis, left->device) ? "about " + about_text(left->bytes_per_step)
                                               : size_text(left->bytes_per_step),
-        block_bytes, size_text(left->reserved));
+        block_bytes, size_text(left->needed),
+        left->reserved - left->needed >= left->memory / 10
+            ? fmt::format(
+                  ", or earlier: {} more is reserved, and a part of it may be in pieces that "
+                  "are too short",
+                  size_text(left->reserved - left->needed))
+            : "");
   }
   const auto& fastest = diagnosis.rates.front();
   const auto steps = static_cast<std::int64_t>(std::ceil(gibibyte / fastest.block_bytes_per_step));
@@ -165,7 +176,7 @@ std::string sentence(const Diagnosis& diagnosis, const DiagnoseView& view, const
   std::string text;
   if (diagnosis.verdict == Verdict::leak) {
     const auto& worst = diagnosis.findings.front();
-    const auto more = diagnosis.findings.size() - 1;
+    const auto more = leaking_lines(diagnosis) - 1;
     // Of one device the sentence is shorter.
     text = diagnosis.rates.size() > 1
                ? fmt::format("Left behind are {}, ", rates_text(diagnosis, size_text))
@@ -376,7 +387,7 @@ Table changes_table(const std::vector<SiteChange>& changes, bool devices, bool f
 
 bool was_full(const Diagnosis& diagnosis) {
   const auto& oom = diagnosis.oom;
-  return oom && oom->request <= oom->reserved + oom->device_free;
+  return oom && oom->steps_after == 0 && oom->request <= oom->reserved + oom->device_free;
 }
 
 std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,

@@ -16,6 +16,7 @@ struct TimeLeft {
   std::int64_t device = 0;
   std::int64_t memory = 0;    // bytes that the device has
   std::int64_t reserved = 0;  // bytes in its segments at the dump
+  std::int64_t needed = 0;    // bytes of blocks that recent steps needed at most
   double bytes_per_step = 0;  // of its leaks
   std::int64_t steps = 0;     // after the dump
 };
@@ -32,7 +33,8 @@ struct DiagnoseView {
 std::string diagnose_text(const std::string& file, const Diagnosis& diagnosis,
                           const DiagnoseView& view, const Style& style);
 
-// Whether an allocation failed because the memory was full, so not for being larger than all of it.
+// Whether an allocation failed because the memory was full, so not for being larger than all of it,
+// and the program did not go on with whole steps after that.
 bool was_full(const Diagnosis& diagnosis);
 
 // With the device of each line where `devices` says so.

@@ -295,7 +295,7 @@ TEST(DiagnoseText, says_about_how_much_leaks_a_step_where_it_has_no_period) {
   EXPECT_THAT(diagnose_text("s", diagnosis, {}, {}),
               AllOf(HasSubstr("About 1.2 KiB a step on average are left behind since step 3, "),
                     HasSubstr("\n    about 1.2 KiB a step on average, ")));
-  diagnosis.rates = {{0, 1178.566, 0, 3}};
+  diagnosis.rates = {{0, 1178.566, 0, 3, 0}};
   const auto any = [](double) { return std::string("exactly so much"); };
   EXPECT_EQ(rates_text(diagnosis, any), "about 1.2 KiB a step on average since step 3");
   diagnosis.rates[0].bytes_per_step = 640.4;

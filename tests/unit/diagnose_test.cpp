@@ -1336,6 +1336,21 @@ TEST(CutTrace, what_an_inference_kept_for_long_makes_no_layers_of_its_requests) 
   }
 }
 
+TEST(Diagnosis, a_trace_of_frees_alone_is_undecided) {
+  Program program;
+  train(program, 20, [&](int, Training&) { program.alloc(Program::line(16), 640); });
+  auto snapshot = program.dump();
+  Trace frees;
+  for (std::size_t at = 0; at < snapshot.traces[0].size(); ++at) {
+    const auto event = snapshot.traces[0][at];
+    if (event.kind != EventKind::alloc) frees.push_back(event);
+  }
+  snapshot.traces[0] = frees;
+  const auto found = diagnose(snapshot);
+  EXPECT_EQ(found.verdict, Verdict::undecided) << found.summary;
+  EXPECT_THAT(found.summary, HasSubstr("no allocations"));
+}
+
 TEST(Diagnosis, what_is_left_by_chance_and_goes_on_to_the_end_is_not_clean) {
   Program program;
   const std::vector<int> those = {2,  5,  9,  11, 12, 17, 21, 22, 25, 28, 31,

@@ -58,6 +58,17 @@ class Device {
     next_ += std::uint64_t{1} << 40;
   }
   void segment(std::initializer_list<std::int64_t> blocks) { segment(blocks, Where()); }
+  // One with a block at its beginning that is freed after the request has failed.
+  void freed_later(std::int64_t bytes, std::int64_t requested, const Where& where) {
+    TraceEvent event;
+    event.kind = EventKind::free_completed;
+    event.address = next_;
+    event.size = requested;
+    after_.push_back(event);
+    segment({0, bytes}, where);
+    snapshot_.blocks.erase(snapshot_.blocks.end() - 2);
+    snapshot_.segments.back().blocks = 1;
+  }
   // One that holds nothing when the request fails and is given back after that.
   void given_back(std::int64_t bytes, std::uint32_t stream) {
     TraceEvent event;
@@ -173,6 +184,81 @@ TEST(OutOfMemory, a_stretch_that_is_long_enough_in_another_place_is_told_with_th
     EXPECT_THAT(oom.reason, HasSubstr("16.0 MiB is cached in one stretch, but ")) << each.told;
     EXPECT_THAT(oom.reason, HasSubstr(each.told));
     EXPECT_EQ(oom.largest_free, 16 * mib);
+  }
+}
+
+TEST(OutOfMemory, pieces_that_the_request_can_not_use_are_no_fragmentation_of_what_it_can) {
+  struct Case {
+    Device::Where where;
+    std::uint32_t pool;  // of the request
+    const char* told;
+  };
+  for (const auto& each : {
+           Case{{.stream = 1}, 0, "but for another stream: allocate on one stream"},
+           Case{{.pool = 1}, 0, "but in a private pool, such as that of a CUDA graph"},
+           Case{{}, 1, "but outside of the private pool"},
+           Case{{.type = "small"}, 0, "but for requests of 1.0 MiB or less: too much was live"},
+       }) {
+    for (const std::int64_t own : {0, 10}) {
+      Device device;
+      device.segment({mib, 20 * mib, mib, 20 * mib, mib, 20 * mib}, each.where);
+      if (own > 0) device.segment({mib, own * mib}, {.pool = each.pool});
+      const auto oom = device.fail(40 * mib, mib, each.pool);
+      EXPECT_EQ(oom.cached, (60 + own) * mib);
+      EXPECT_THAT(oom.reason, Not(HasSubstr("fragmentation"))) << each.told;
+      EXPECT_THAT(oom.reason, Not(HasSubstr("expandable_segments"))) << each.told;
+      EXPECT_THAT(oom.reason, HasSubstr(each.told));
+      EXPECT_THAT(oom.reason,
+                  HasSubstr(own > 0 ? "60.0 MiB is cached beside 10.0 MiB that it could use, but "
+                                    : "60.0 MiB is cached, but "));
+    }
+  }
+}
+
+TEST(OutOfMemory, fragmentation_counts_the_pieces_that_the_request_can_use_alone) {
+  Device device;
+  device.segment({mib, 30 * mib, mib, 30 * mib});
+  device.segment({mib, 35 * mib}, {.stream = 1});
+  EXPECT_THAT(device.fail(40 * mib, mib).reason,
+              HasSubstr("60.0 MiB is cached, but in 2 stretches of 30.0 MiB at most: frag"));
+}
+
+TEST(OutOfMemory, what_the_allocator_does_not_split_off_a_block_freed_later_is_not_cached) {
+  struct Case {
+    std::int64_t segment;
+    std::int64_t requested;
+    Device::Where where;
+    std::int64_t cached;
+  };
+  for (const auto& each : {
+           Case{20 * mib, 19 * mib, {}, 0},
+           Case{20 * mib, 18 * mib + 100, {}, 2 * mib - 512},
+           Case{20 * mib, 19 * mib, {.expandable = true}, mib},
+           Case{2 * mib, mib, {.type = "small"}, mib},
+           Case{40 * mib, 30 * mib, {}, 10 * mib},
+       }) {
+    Device device;
+    device.freed_later(each.segment, each.requested, each.where);
+    EXPECT_EQ(device.fail(64 * mib, mib).cached, each.cached) << each.requested;
+  }
+  Device device;
+  device.freed_later(40 * mib, 30 * mib, {});
+  device.set("max_split_size", 25 * mib);
+  EXPECT_EQ(device.fail(64 * mib, mib).cached, 0);
+}
+
+TEST(OutOfMemory, a_block_freed_later_is_rounded_as_the_settings_of_the_file_say) {
+  struct Case {
+    std::int64_t requested;
+    std::int64_t cached;  // of 100 MiB
+  };
+  for (const auto& each :
+       {Case{66 * mib, 20 * mib}, Case{64 * mib, 36 * mib}, Case{20 * mib, 80 * mib},
+        Case{21 * mib, 76 * mib}, Case{5 * mib + 100, 95 * mib - 512}}) {
+    Device device;
+    device.set("roundup_power2_divisions", {{"1", 0}, {"16", 4}, {"64", 4}});
+    device.freed_later(100 * mib, each.requested, {});
+    EXPECT_EQ(device.fail(200 * mib, mib).cached, each.cached) << each.requested;
   }
 }
 

@@ -92,10 +92,12 @@ struct Survivors {
 struct Cache {
   std::int64_t reserved = 0;  // bytes in segments
   std::int64_t bytes = 0;     // of these in no block that is in use: cached
-  // Of these what empty_cache() gives back: in segments without blocks in use, or expandable ones.
+  // Of these what empty_cache() gives back: segments without blocks in use, and of expandable ones
+  // whole pages of 2 MiB, or of 20 MiB for requests of more than a MiB.
   std::int64_t releasable = 0;
-  std::int64_t stretches = 0;  // how many pieces the cached bytes are in
-  std::int64_t largest = 0;    // bytes of the longest one
+  std::int64_t releasable_later = 0;  // the same in private pools, once their graphs are gone
+  std::int64_t stretches = 0;         // how many pieces the cached bytes are in
+  std::int64_t largest = 0;           // bytes of the longest one
 };
 
 // How fast a device leaks.
@@ -104,6 +106,8 @@ struct DeviceRate {
   double bytes_per_step = 0;        // requested
   double block_bytes_per_step = 0;  // in whole blocks, as its segments grow
   std::int64_t onset_step = -1;
+  // Bytes of blocks that its recent steps needed at most, with all that has leaked until the dump.
+  std::int64_t needed = 0;
 };
 
 struct FailedAllocation {
@@ -118,7 +122,9 @@ struct FailedAllocation {
   std::int64_t largest_free = 0;
   std::int64_t step = -1;  // the step that was running
   std::int64_t count = 1;  // how many failed on the device, of which this was the last
-  std::string reason;      // why it did not fit
+  // Whole steps of the device that came after it: the program went on.
+  std::int64_t steps_after = 0;
+  std::string reason;                                         // why it did not fit
   std::vector<std::pair<CodeSite, std::int64_t>> live_sites;  // what was live then, largest first
 };
 
@@ -132,6 +138,7 @@ struct StepsFound {
   std::vector<std::int64_t> kinds;        // steps of each kind, training and evaluation for example
   std::vector<std::int64_t> live_after;   // requested bytes live after each whole step
   std::vector<std::int64_t> live_counts;  // the number of allocations live then
+  std::vector<std::int64_t> peaks;        // bytes of blocks live at most in each whole step
   // Of live_after what leaks, with what of it was there before the trace: the last one is what the
   // findings have live. Empty: nothing leaks.
   std::vector<std::int64_t> leaked_after;
@@ -173,6 +180,9 @@ bool is_irregular(const Diagnosis& diagnosis, std::int64_t device);
 std::string devices_text(const std::vector<std::int64_t>& devices);
 
 bool has_several_devices(const Diagnosis& diagnosis);
+
+// How many lines leak; one that leaks on several devices is one.
+std::size_t leaking_lines(const Diagnosis& diagnosis);
 
 // ", the last of 50 failed allocations"; nothing where one failed.
 std::string last_of_failed(const FailedAllocation& oom);

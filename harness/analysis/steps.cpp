@@ -192,7 +192,8 @@ Steps::Cycle cycle_of(const Steps& steps) {
 // Where phases of a training and of an evaluation come in turn, how many steps of the evaluation
 // ran before the trace, beside so many of the training.
 std::int64_t others_before(const Steps& steps, std::int64_t trains_before) {
-  const auto [trains, others] = steps.cycle;
+  const auto trains = steps.cycle.trains;
+  const auto others = steps.cycle.others;
   const auto first = phases_of(steps).front();
   const auto phases = [&](std::int64_t of_training) {
     return of_training <= 0 ? 0 : (of_training + trains - 1) / trains;

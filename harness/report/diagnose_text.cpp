@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ranges>
 #include <set>
+#include <span>
 
 #include "../core/size_text.h"
 #include "leaklab/taxonomy.h"
@@ -292,7 +292,7 @@ using LiveSites = std::vector<std::pair<CodeSite, std::int64_t>>;
 bool lists_unknown_line(const Diagnosis& diagnosis) {
   const auto is_unknown = [](const CodeSite& site) { return site.file.empty(); };
   const auto has_unknown = [&](const LiveSites& sites, std::size_t most) {
-    return std::ranges::any_of(sites | std::views::take(most), is_unknown,
+    return std::ranges::any_of(std::span(sites).first(std::min(most, sites.size())), is_unknown,
                                &LiveSites::value_type::first);
   };
   return std::ranges::any_of(diagnosis.findings, is_unknown, &Finding::site) ||

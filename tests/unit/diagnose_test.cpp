@@ -1158,7 +1158,7 @@ TEST(Diagnosis, what_variables_hold_of_a_queues_size_makes_no_leak_of_it) {
   std::map<std::uint64_t, std::uint64_t> variables;  // by the line that assigns
   for (int step = 0; step < 26; ++step) {
     training.step();
-    for (const std::uint64_t line : {30, 31, 32}) {
+    for (const std::uint64_t line : {30U, 31U, 32U}) {
       const auto tensor = program.alloc(Program::line(line), 640);
       if (step > 0) program.free(variables[line], Program::line(line));
       variables[line] = tensor;
@@ -1341,8 +1341,7 @@ TEST(Diagnosis, a_trace_of_frees_alone_is_undecided) {
   train(program, 20, [&](int, Training&) { program.alloc(Program::line(16), 640); });
   auto snapshot = program.dump();
   Trace frees;
-  for (std::size_t at = 0; at < snapshot.traces[0].size(); ++at) {
-    const auto event = snapshot.traces[0][at];
+  for (const auto event : snapshot.traces[0]) {
     if (event.kind != EventKind::alloc) frees.push_back(event);
   }
   snapshot.traces[0] = frees;

@@ -284,7 +284,10 @@ TEST_F(Program, new_and_import_tell_of_a_folder_that_the_user_may_not_enter) {
   const std::string calls[] = {"new mine --class L20",
                                "import " + stored("d09_two_leaks") + " --id mine"};
   for (const auto& call : calls) {
-    const auto ran = shell(user + "$leaklab " + call + " --dir " + (closed / "q").string());
+    auto command = user + "$leaklab ";
+    command += call;
+    command += " --dir " + (closed / "q").string();
+    const auto ran = shell(command);
     EXPECT_EQ(ran.code, 2) << call;
     EXPECT_EQ(ran.err, "leaklab: can't write " + (closed / "q/mine.cpp").string() +
                            ": Permission denied; choose a folder that you may write to\n");

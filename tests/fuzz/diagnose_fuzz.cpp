@@ -164,9 +164,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (to_json(found) != to_json(diagnose(snapshot, options))) std::abort();
     if (found.verdict == Verdict::leak && found.findings.empty()) std::abort();
     diff(Snapshot(), snapshot);
-    // Nothing is more in a file than in itself, and the two are comparable.
+    // Nothing is more in a file than in itself, and the two are comparable, though blocks without
+    // frames name no line.
     if (!diff(snapshot, snapshot).empty()) std::abort();
-    if (!incomparable(snapshot, "input", snapshot, "input").empty()) std::abort();
+    for (const auto& why : incomparable(snapshot, "input", snapshot, "input")) {
+      if (!why.starts_with("neither the blocks of")) std::abort();
+    }
     import_snapshot(snapshot, options);
   } catch (const Error&) {
   }

@@ -372,6 +372,23 @@ TEST(Marks, closures_that_an_optimizer_calls_in_one_step_are_parts_of_it) {
   EXPECT_THAT(only.summary, HasSubstr("parts of one or two steps"));
 }
 
+TEST(Marks, iterations_of_which_an_optimizer_made_one_or_two_steps_are_parts_of_these) {
+  for (const int each : {6, 4}) {
+    Program program;
+    Training training(program, 1);
+    for (int micro = 1; micro <= 12; ++micro) {
+      const auto x = program.alloc(Program::line(10), 8192);
+      training.backward({program.alloc(Program::module(11), 4096)});
+      program.free(x, Program::line(13));
+      program.alloc(Program::line(14), 640);
+      if (micro % each == 0) {
+        program.marked("Optimizer.step#SGD.step", [&] { training.optimizer(); });
+      }
+    }
+    EXPECT_EQ(after(program).verdict, each == 6 ? Verdict::undecided : Verdict::leak) << each;
+  }
+}
+
 TEST(Marks, iterations_in_an_only_marked_step_are_parts_of_it) {
   struct Mark {
     const char* name;

@@ -563,7 +563,7 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     }
     candidate.one_line = by_ == LoopBy::stacks && !asked && is_one_line(sequence, candidate.at);
     candidate.alike = alike(sequence, parts, candidate.at);
-    if (candidate.alike < enough_alike) continue;
+    if (!asked && candidate.alike < enough_alike) continue;
     if (by_ == LoopBy::sizes && wish_.count == 0 &&
         (candidate.at.size() < 6 || freed_soon(sequence, candidate.at) < 0.8)) {
       continue;

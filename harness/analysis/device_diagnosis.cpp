@@ -22,9 +22,10 @@
 namespace leaklab {
 namespace {
 
-constexpr std::int64_t least_steps = 3;  // to call a trace clean
-constexpr std::int64_t leak_steps = 4;   // to call it a leak
-constexpr std::int64_t few_steps = 5;    // clean, and a leak that comes now and then would not show
+constexpr std::int64_t least_steps = 3;    // to call a trace clean
+constexpr std::int64_t leak_steps = 4;     // to call it a leak
+constexpr std::int64_t least_block = 512;  // bytes
+constexpr std::int64_t few_steps = 5;  // clean, and a leak that comes now and then would not show
 
 std::string short_file(std::string_view file) {
   const auto slash = file.find_last_of("/\\");
@@ -106,6 +107,7 @@ class DeviceDiagnosis {
   }
   void add_leak(const Group& group, const Judged& judged);
   std::uint32_t pool_of(const Group& group) const;
+  bool batches_grow() const;
   void drop_what_grows_with_the_steps();
   void share_traits();
   void add_traits(LineLeak& leak, std::span<const Left> left, bool regular) const;
@@ -450,14 +452,46 @@ std::int64_t DeviceDiagnosis::onset_in_program(const LineLeak& leak) const {
   return std::max<std::int64_t>(0, leak.onset + steps_.before - steps_before_trace(leak));
 }
 
-// Where each step keeps more than the one before, its batches grow, and with them what only the
-// next step replaces.
+// Whether nearly all that steps allocate and free by themselves is larger in each than in the one
+// before: beside a history that torch.cat enlarges, a model's activations stay as they are.
+bool DeviceDiagnosis::batches_grow() const {
+  std::map<StackId, std::vector<Left>> passing;
+  std::int64_t step = 0;
+  for (const auto& each : lifetimes_.allocations) {
+    while (step < steps_.count() && steps_.begin[static_cast<std::size_t>(step) + 1] <= each.born) {
+      ++step;
+    }
+    if (step == steps_.count()) break;
+    const auto& event = trace_[each.born];
+    const auto& stack = sites_.stack(event.stack);
+    if (each.born < steps_.begin.front() || stack.site == no_frame || stack.optimizer ||
+        each.freed >= steps_.begin[static_cast<std::size_t>(step) + 1]) {
+      continue;
+    }
+    auto& steps = passing[event.stack];
+    if (steps.empty() || steps.back().step != step) steps.push_back({.step = step});
+    steps.back().bytes += event.size;
+  }
+  std::int64_t growing = 0;
+  std::int64_t all = 0;
+  for (const auto& [stack, steps] : passing) {
+    // Losses and counters are as small in any batch.
+    if (std::ssize(steps) * 10 < steps_.count() * 9 || steps.back().bytes < least_block) continue;
+    ++all;
+    growing += keeps_ever_more(steps, &Left::bytes) ? 1 : 0;
+  }
+  return growing >= 2 && growing * 4 >= all * 3;
+}
+
+// Where each step keeps more than the one before, or works on more, its batches grow, and with them
+// what only the next step replaces.
 void DeviceDiagnosis::drop_what_grows_with_the_steps() {
-  const bool steps_grow = std::ranges::any_of(leaks_, [&](const auto& each) {
-    return !each.second.traits.replaced && keeps_ever_more(summed(each.second.added), &Left::bytes);
+  const auto replaced = [](const auto& each) { return each.second.traits.replaced; };
+  if (std::ranges::none_of(leaks_, replaced)) return;
+  const bool keeps_more = std::ranges::any_of(leaks_, [&](const auto& each) {
+    return !replaced(each) && keeps_ever_more(summed(each.second.added), &Left::bytes);
   });
-  if (steps_grow)
-    std::erase_if(leaks_, [](const auto& each) { return each.second.traits.replaced; });
+  if (keeps_more || batches_grow()) std::erase_if(leaks_, replaced);
 }
 
 // Among leaks that leave things in the same steps, as far as all of them tell.

@@ -746,15 +746,25 @@ void Finder::drop_cut_steps(Steps& steps) const {
       end = steps.begin[last + 1] = failed_at;
     }
   }
+  // Steps that draw what they do at random are as unlike each other as the one at the end.
+  const auto usual = [&](std::size_t step, auto&& nearest) {
+    double least = 1;
+    for (int compared = 0; compared < 3 && step < count; ++compared, step = nearest(step)) {
+      least = std::min(least, like(step, steps.begin[step + 1], nearest).value_or(1));
+    }
+    return least;
+  };
   const auto previous = like(last, end, before);
-  if (previous && (failed || (*previous < whole && !steps.ends_whole))) {
+  if (previous &&
+      (failed || (*previous < whole * usual(before(last), before) && !steps.ends_whole))) {
     steps.begin.pop_back();
     steps.kind.pop_back();
     steps.last_cut = true;
   }
   if (!lifetimes_.begins_late() || steps.count() < 2) return;
-  const auto next = like(0, steps.begin[1], [](std::size_t step) { return step + 1; });
-  if (next && *next < whole) {
+  const auto after = [](std::size_t step) { return step + 1; };
+  const auto next = like(0, steps.begin[1], after);
+  if (next && *next < whole * usual(1, after)) {
     steps.begin.erase(steps.begin.begin());
     steps.kind.erase(steps.kind.begin());
   }

@@ -9,6 +9,8 @@
 namespace leaklab {
 namespace {
 
+constexpr std::size_t most_devices = 1024;
+
 // Adds to `to` the rows of `from` from `row` on, `most` at most.
 void take(TraceAndExtras& from, std::size_t row, std::size_t most, TraceAndExtras& to) {
   const std::size_t rows = std::min(from.events.size() - row, most);
@@ -135,6 +137,11 @@ Value Lists::append_rows(Value list, std::span<const Value> elements) {
 Value Lists::append_traces(Value list, std::span<const Value> elements) {
   if (list.index() == parts_.trace_lists.size()) parts_.trace_lists.emplace_back();
   Traces& traces = parts_.trace_lists[list.index()];
+  // An empty trace takes hundreds of bytes here and one in the file.
+  if (traces.events.size() + elements.size() > most_devices) {
+    throw Refusal(
+        fmt::format("lists traces of more than {} devices; the file is corrupted", most_devices));
+  }
   for (const Value& element : elements) {
     TraceAndExtras trace = element.tag() == Tag::events ? close_trace(element) : TraceAndExtras();
     traces.events.push_back(std::move(trace.events));

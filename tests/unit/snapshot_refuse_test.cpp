@@ -157,6 +157,14 @@ TEST(RefuseSnapshot, LengthsThatTheFileCantHoldTakeNoMemory) {
   fs::remove(path);
 }
 
+TEST(RefuseSnapshot, TracesOfMoreDevicesThanAMachineHasAreRefused) {
+  const std::string empty(2000, ']');
+  EXPECT_THAT(answer("\x80\x04](" + empty + "e."), HasSubstr("of more than 1024 devices"));
+  std::string json = "[[]";
+  for (int at = 1; at < 2000; ++at) json += ",[]";
+  EXPECT_THAT(answer(json + "]"), HasSubstr("of more than 1024 devices"));
+}
+
 TEST(RefuseSnapshot, DeepNestingIsRefused) {
   const std::string lists(100'000, ']');
   const std::string appends(100'000, 'a');

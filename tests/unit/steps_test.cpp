@@ -1,4 +1,5 @@
 // Which of the loops that lie within each other goes round steps.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -576,6 +577,34 @@ TEST(Steps, as_many_iterations_as_layers_are_undecided_and_the_caller_can_tell) 
   DiagnoseOptions told;
   told.steps = 12;
   EXPECT_EQ(after(program, told).verdict, Verdict::leak);
+}
+
+TEST(Steps, that_are_not_alike_are_counted_by_the_line_that_the_caller_says) {
+  Program program;
+  std::uint64_t state = 5;
+  const auto random = [&state](std::uint64_t end) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return (state >> 33U) % end;
+  };
+  for (int step = 0; step < 60; ++step) {
+    const auto x = program.alloc(Program::line(10), 4096);
+    for (int helper = 0; helper < 8; ++helper) {
+      const auto line = Program::called(fmt::format("helper_{}", random(400)), 100 + random(4), 12);
+      program.free(program.alloc(line, 512 * static_cast<std::int64_t>(1 + random(20))), line);
+    }
+    program.alloc(Program::line(14), 777);
+    program.free(x, Program::line(15));
+  }
+  DiagnoseOptions by_line;
+  by_line.step_file = "train.py";
+  by_line.step_line = 10;
+  DiagnoseOptions by_number;
+  by_number.steps = 60;
+  for (const auto& options : {by_line, by_number}) {
+    const auto found = after(program, options);
+    expect_leak(found, 14, 777, 0);
+    EXPECT_EQ(found.steps.count, 60);
+  }
 }
 
 // A request of so many tokens, made by a function that the loop calls on line 10, and what it

@@ -22,10 +22,9 @@
 namespace leaklab {
 namespace {
 
-constexpr std::int64_t least_steps = 3;    // to call a trace clean
-constexpr std::int64_t leak_steps = 4;     // to call it a leak
-constexpr std::int64_t least_block = 512;  // bytes
-constexpr std::int64_t few_steps = 5;  // clean, and a leak that comes now and then would not show
+constexpr std::int64_t least_steps = 3;  // to call a trace clean
+constexpr std::int64_t leak_steps = 4;   // to call it a leak
+constexpr std::int64_t few_steps = 5;    // clean, and a leak that comes now and then would not show
 
 std::string short_file(std::string_view file) {
   const auto slash = file.find_last_of("/\\");
@@ -456,25 +455,18 @@ std::int64_t DeviceDiagnosis::onset_in_program(const LineLeak& leak) const {
 // before: beside a history that torch.cat enlarges, a model's activations stay as they are.
 bool DeviceDiagnosis::batches_grow() const {
   std::map<StackId, std::vector<Left>> passing;
-  std::int64_t step = 0;
   for (const auto& each : lifetimes_.allocations) {
-    while (step < steps_.count() && steps_.begin[static_cast<std::size_t>(step) + 1] <= each.born) {
-      ++step;
-    }
-    if (step == steps_.count()) break;
-    const auto& event = trace_[each.born];
+    const auto step = steps_.of(each.born);
+    if (step < 0 || step >= steps_.count() || steps_.of(each.freed) != step) continue;
+    const auto event = trace_[each.born];
     const auto& stack = sites_.stack(event.stack);
-    if (each.born < steps_.begin.front() || stack.site == no_frame || stack.optimizer ||
-        each.freed >= steps_.begin[static_cast<std::size_t>(step) + 1]) {
-      continue;
-    }
-    auto& steps = passing[event.stack];
-    if (steps.empty() || steps.back().step != step) steps.push_back({.step = step});
-    steps.back().bytes += event.size;
+    if (stack.site == no_frame || stack.optimizer) continue;
+    passing[event.stack].push_back({step, event.size, 1});
   }
   std::int64_t growing = 0;
   std::int64_t all = 0;
-  for (const auto& [stack, steps] : passing) {
+  for (auto& [stack, parts] : passing) {
+    const auto steps = summed(std::move(parts));
     // Losses and counters are as small in any batch.
     if (std::ssize(steps) * 10 < steps_.count() * 9 || steps.back().bytes < least_block) continue;
     ++all;

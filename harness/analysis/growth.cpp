@@ -511,10 +511,6 @@ bool is_ended(const Group& group, const Steps& steps) {
          std::ssize(kept) * 3 >= of_own * 2;
 }
 
-}  // namespace
-
-namespace {
-
 // Frees at one place in one step: of things that lived for steps, and of things from before the
 // trace. Without a stack, a place is a size.
 struct Drop {

@@ -16,8 +16,6 @@
 namespace leaklab {
 namespace {
 
-constexpr std::int64_t least_block = 512;  // sizes are rounded up to multiples of it
-
 // A setting of the allocator, as far as the file tells.
 const nlohmann::json* setting(const Snapshot& snapshot, const char* name) {
   const auto& settings = snapshot.allocator_settings;

@@ -10,6 +10,8 @@
 
 namespace leaklab {
 
+// Requests are rounded up to multiples of it.
+inline constexpr std::int64_t least_block = 512;
 // What PyTorch's caching allocator asks the device for.
 inline constexpr std::int64_t small_request = 1 << 20;  // the largest that small segments serve
 inline constexpr std::int64_t small_segment = 2 << 20;

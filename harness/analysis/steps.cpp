@@ -267,7 +267,6 @@ Steps at(std::vector<EventIndex> begin, EventIndex end, std::string source, doub
   return steps;
 }
 
-// Why there are no steps where the caller told of them, and what is found without that.
 // A recording in which steps are found.
 std::string recording_of_steps(const Sites& sites) {
   return fmt::format(
@@ -276,6 +275,7 @@ std::string recording_of_steps(const Sites& sites) {
       "torch.profiler.record_function(f\"## step {i} ##\")");
 }
 
+// Why there are no steps where the caller told of them, and what is found without that.
 std::string not_as_told(const DiagnoseOptions& told, const Steps& found, const Sites& sites) {
   const auto* option = told.step_file.empty() ? "--steps" : "--step-site";
   const auto text =
@@ -708,14 +708,14 @@ double Finder::holds(EventIndex from, EventIndex to, EventIndex like_from,
 // Takes the first and the last step away where the trace holds a part of them only.
 void Finder::drop_cut_steps(Steps& steps) const {
   constexpr double whole = 0.8;
-  const auto count = static_cast<std::size_t>(steps.count());
-  if (count < 2) return;
+  if (steps.count() < 2) return;
+  const auto is_step = [&](std::size_t step) { return step < steps.kind.size(); };
   // How much it has of what the nearest ones have, of that which it has most of: not all do the
   // same.
   const auto like = [&](std::size_t step, EventIndex end, auto&& nearest) {
     std::optional<double> most;
     int compared = 0;
-    for (auto other = nearest(step); other < count && compared < 8; other = nearest(other)) {
+    for (auto other = nearest(step); is_step(other) && compared < 8; other = nearest(other)) {
       if (steps.kind[other] != steps.kind[step]) continue;
       ++compared;
       most = std::max(most.value_or(0),
@@ -723,7 +723,7 @@ void Finder::drop_cut_steps(Steps& steps) const {
     }
     return most;
   };
-  const auto last = count - 1;
+  const auto last = steps.kind.size() - 1;
   auto end = steps.begin[last + 1];
   const auto before = [](std::size_t step) { return step - 1; };
   bool failed = false;
@@ -747,16 +747,16 @@ void Finder::drop_cut_steps(Steps& steps) const {
     }
   }
   // Steps that draw what they do at random are as unlike each other as the one at the end.
-  const auto usual = [&](std::size_t step, auto&& nearest) {
-    double least = 1;
-    for (int compared = 0; compared < 3 && step < count; ++compared, step = nearest(step)) {
-      least = std::min(least, like(step, steps.begin[step + 1], nearest).value_or(1));
+  const auto is_part = [&](double part, std::size_t step, auto&& nearest) {
+    if (part >= whole) return false;
+    double usual = 1;
+    for (int compared = 0; compared < 3 && is_step(step = nearest(step)); ++compared) {
+      usual = std::min(usual, like(step, steps.begin[step + 1], nearest).value_or(1));
     }
-    return least;
+    return part < whole * usual;
   };
   const auto previous = like(last, end, before);
-  if (previous &&
-      (failed || (*previous < whole * usual(before(last), before) && !steps.ends_whole))) {
+  if (previous && (failed || (!steps.ends_whole && is_part(*previous, last, before)))) {
     steps.begin.pop_back();
     steps.kind.pop_back();
     steps.last_cut = true;
@@ -764,7 +764,7 @@ void Finder::drop_cut_steps(Steps& steps) const {
   if (!lifetimes_.begins_late() || steps.count() < 2) return;
   const auto after = [](std::size_t step) { return step + 1; };
   const auto next = like(0, steps.begin[1], after);
-  if (next && *next < whole * usual(1, after)) {
+  if (next && is_part(*next, 0, after)) {
     steps.begin.erase(steps.begin.begin());
     steps.kind.erase(steps.kind.begin());
   }

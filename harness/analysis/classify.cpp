@@ -32,6 +32,8 @@ constexpr ClassRule rules[] = {
      remove_the_hook, 0.6},
     {&LeakTraits::superlinear, "L10", "hooks or callbacks that are added again in each step",
      remove_the_hook, 0.6},
+    {&LeakTraits::outrun, "L17", "a queue that is filled faster than it is emptied",
+     "bound the queue, so that what fills it waits, or empty it as fast", 0.6},
     {&LeakTraits::in_copy, "L16",
      "copies of a model, or of tensors, that are made again and again and kept",
      "bound the number of copies, or keep them in host memory", 0.6},

@@ -19,6 +19,7 @@ struct LeakTraits {
   bool scalar = false;        // 8 bytes or fewer each
   bool replaced = false;      // one tensor replaced by a larger one
   bool multiplied = false;    // tensors replaced by as many and more
+  bool outrun = false;        // tensors added faster than they are taken away
   bool evaluation = false;    // in steps without a backward pass, among others that have one
   bool every_size_once = false;
   bool superlinear = false;  // more allocations in each step than in the one before

@@ -302,6 +302,7 @@ void DeviceDiagnosis::add_leak(const Group& group, const Judged& judged) {
   traits.private_pool = traits.private_pool || pool_of(group) != 0;
   traits.replaced = traits.replaced || judged.judgement == Judgement::replaced;
   traits.multiplied = traits.multiplied || judged.judgement == Judgement::multiplied;
+  traits.outrun = traits.outrun || judged.judgement == Judgement::outrun;
 }
 
 // What all places of the line together say of it.
@@ -378,6 +379,7 @@ void DeviceDiagnosis::judge_places() {
     switch (judged.judgement) {
       case Judgement::leak:
       case Judgement::multiplied:
+      case Judgement::outrun:
         add_leak(group, judged);
         break;
       case Judgement::replaced:
@@ -573,8 +575,9 @@ void DeviceDiagnosis::report_leaks() {
     finding.live_allocations = leak.live_count;
     finding.block_bytes_per_step = rate.bytes_per_step * static_cast<double>(leak.block_bytes) /
                                    static_cast<double>(std::max<std::int64_t>(1, leak.live_bytes));
-    // Of copies that each step replaces it is known when one more came, not how old they are.
-    if (!leak.traits.multiplied) finding.ages = ages_of(left, steps_.count());
+    // Of copies that each step replaces, and of a queue, it is known when there was one more, not
+    // how old they are.
+    if (!leak.traits.multiplied && !leak.traits.outrun) finding.ages = ages_of(left, steps_.count());
     finding.ages.before_trace = leak.unborn_count;
     finding.first_size = leak.first_size;
     finding.last_size = leak.last_size;
@@ -587,6 +590,9 @@ void DeviceDiagnosis::report_leaks() {
         : leak.traits.multiplied
             ? fmt::format("each step replaces what it holds, in {} steps by more of it; likely {}",
                           leak.times, rule.cause)
+        : leak.traits.outrun
+            ? fmt::format("more is added than is taken away, {} allocations by the dump; likely {}",
+                          leak.live_count, rule.cause)
             : fmt::format(
                   "{} allocations are live at the dump, of {} steps, and nothing as old was ever "
                   "freed there; likely {}",

@@ -7,7 +7,8 @@
 //   what is allocated once (gradients, an optimizer's state, a workspace) is no leak: one step;
 //   what lives until the next batch, or until a window, a phase or an epoch ends, is none: what is
 //     live at the dump is no older than what was freed earlier;
-//   a buffer that throws the oldest out is none once it is full: the same;
+//   a buffer that throws the oldest out is none once it is full: the same, but for a queue that grows
+//     all the while although things are taken away;
 //   a cache that has seen all shapes is none: it has stopped;
 //   a list that is never cleared is one, whatever the steps between its entries, if these are
 //     regular, or if the place usually frees what it allocates.
@@ -72,6 +73,7 @@ void join(Group& into, Group&& group) {
   into.left.insert(into.left.end(), group.left.begin(), group.left.end());
   into.held.insert(into.held.end(), group.held.begin(), group.held.end());
   into.dropped.insert(into.dropped.end(), group.dropped.begin(), group.dropped.end());
+  into.removed.insert(into.removed.end(), group.removed.begin(), group.removed.end());
   if (into.first_drop < 0 || (group.first_drop >= 0 && group.first_drop < into.first_drop)) {
     into.first_drop = group.first_drop;
   }
@@ -441,6 +443,63 @@ std::vector<Left> multiplied(const Group& group, std::int64_t steps) {
   return goes_on && gaps.regular() ? more : std::vector<Left>{};
 }
 
+// What a queue grows by that is filled faster than it is emptied: what each step adds to the least
+// that it holds from then on. Empty where that is not what the place does: where not each quarter of
+// the steps since the first free takes something away, or the least that they hold does not grow
+// evenly.
+std::vector<Left> outrun(const Group& group, std::int64_t steps) {
+  constexpr std::int64_t parts = 4;
+  const auto from = group.first_drop;
+  if (from < 0 || from * 3 > steps || steps - from < 3 * parts) return {};
+  std::vector<Left> held(static_cast<std::size_t>(steps));
+  for (const auto* in : {&group.left, &group.dropped}) {
+    for (const auto& each : *in) {
+      held[static_cast<std::size_t>(each.step)].bytes += each.bytes;
+      held[static_cast<std::size_t>(each.step)].count += each.count;
+    }
+  }
+  std::array<bool, parts> takes{};
+  for (const auto& each : group.removed) {
+    if (each.step >= steps) continue;
+    takes[static_cast<std::size_t>((each.step - from) * parts / (steps - from))] = true;
+    held[static_cast<std::size_t>(each.step)].bytes -= each.bytes;
+    held[static_cast<std::size_t>(each.step)].count -= each.count;
+  }
+  for (std::size_t at = 0; at < held.size(); ++at) {
+    held[at].step = static_cast<std::int64_t>(at);
+    if (at == 0) continue;
+    held[at].bytes += held[at - 1].bytes;
+    held[at].count += held[at - 1].count;
+  }
+  if (std::ranges::find(takes, false) != takes.end()) return {};
+  std::array<std::int64_t, parts> least{};
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const auto begin = held.begin() + from + (steps - from) * part / parts;
+    const auto end = held.begin() + from + (steps - from) * (part + 1) / parts;
+    least[static_cast<std::size_t>(part)] =
+        std::min_element(begin, end, [](const Left& left, const Left& right) {
+          return left.bytes < right.bytes;
+        })->bytes;
+  }
+  for (std::size_t part = 1; part < parts; ++part) {
+    const auto grown = least[part] - least[part - 1];
+    if (grown <= 0 || grown * 2 * (parts - 1) < least.back() - least.front()) return {};
+  }
+  for (auto at = held.size() - 1; at-- > 0;) {
+    held[at].bytes = std::min(held[at].bytes, held[at + 1].bytes);
+    held[at].count = std::min(held[at].count, held[at + 1].count);
+  }
+  std::vector<Left> growth;
+  Left before;
+  for (const auto& each : held) {
+    if (each.bytes > before.bytes) {
+      growth.push_back({each.step, each.bytes - before.bytes, each.count - before.count});
+    }
+    before = each;
+  }
+  return growth;
+}
+
 // How many of the steps before `end` that leave something follow each other from the first one on.
 std::int64_t in_a_row(const std::vector<Left>& left, std::int64_t end) {
   std::int64_t row = 0;
@@ -592,6 +651,7 @@ std::vector<Group> groups(const Trace& trace, const Lifetimes& lifetimes, const 
     if (freed > born) add(group.held, {born, event.size, 1});
     if (freed > born + 1) {
       add(group.dropped, {born, event.size, 1});
+      add(group.removed, {freed, event.size, 1});
       group.first_drop = group.first_drop < 0 ? freed : std::min(group.first_drop, freed);
     }
   }
@@ -683,6 +743,14 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   const bool goes_on = ends.quiet_own + ends.quiet_others <= longest;
   if (group.longest_life >= 2 && times == 0) {
     judged.judgement = Judgement::bounded;
+    if (auto grown = outrun(group, count); !grown.empty()) {
+      judged.judgement = Judgement::outrun;
+      // Behind the last free nothing tells what the next one takes away.
+      judged.trusted = std::ranges::max(group.removed, {}, &Left::step).step;
+      judged.onset = grown.front().step;
+      judged.times = std::ssize(grown);
+      judged.growth = std::move(grown);
+    }
     return judged;
   }
   const bool usually_frees = group.freed >= 3 * static_cast<std::int64_t>(left.size());

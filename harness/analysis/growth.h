@@ -27,6 +27,7 @@ struct Group {
   std::vector<Left> held;
   // Of these what was freed two steps after its birth or later, and the first step that did so.
   std::vector<Left> dropped;
+  std::vector<Left> removed;       // the same by the step that freed it, in any order
   std::int64_t first_drop = -1;    // -1: none
   std::int64_t births = 0;         // in whole steps
   std::int64_t freed = 0;          // of them
@@ -56,6 +57,7 @@ enum class Judgement {
   suspect,     // too few times to tell
   replaced,    // one tensor that is replaced by a larger one in each step
   multiplied,  // tensors that each step replaces, and now and then by one more
+  outrun,      // a queue to which more is added than is taken away
   ended,       // grew as long as its steps came, and was freed for the first time behind them
   one_phase,   // in a phase that came once
 };

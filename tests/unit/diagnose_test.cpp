@@ -391,6 +391,62 @@ TEST(Diagnosis, a_bounded_buffer_is_clean_once_it_is_full) {
   EXPECT_THAT(found.lookalikes, Contains(testing::Field(&Lookalike::taxonomy, "N17")));
 }
 
+TEST(Diagnosis, a_queue_filled_faster_than_it_is_emptied_leaks_although_things_are_taken_away) {
+  for (const std::size_t taken : {1U, 4U}) {  // at once
+    Program program;
+    Training training(program);
+    std::vector<std::uint64_t> queue;
+    for (std::size_t step = 0; step < 40; ++step) {
+      training.step();
+      for (int result = 0; result < 3; ++result) {
+        queue.push_back(program.alloc(Program::line(16), 1024));
+      }
+      if (step % taken != taken - 1) continue;
+      for (std::size_t each = 0; each < taken; ++each) {
+        program.free(queue.front(), Program::line(17));
+        queue.erase(queue.begin());
+      }
+    }
+    const auto found = after(program);
+    expect_leak(found, 16, 2048, 0);
+    EXPECT_EQ(found.findings.front().live_allocations, 80);
+    EXPECT_THAT(found.findings.front().reason, HasSubstr("more is added than is taken away"));
+  }
+}
+
+TEST(Diagnosis, a_list_that_is_cleared_is_no_queue_however_its_clearing_falls) {
+  for (std::size_t length = 3; length <= 30; ++length) {
+    Program program;
+    Training training(program);
+    std::vector<std::uint64_t> list;
+    for (int step = 0; step < 60; ++step) {
+      training.step();
+      list.push_back(program.alloc(Program::line(16), 1024));
+      if (list.size() < length) continue;
+      for (const auto each : list) program.free(each, Program::line(17));
+      list.clear();
+    }
+    EXPECT_NE(after(program).verdict, Verdict::leak) << length;
+  }
+}
+
+TEST(Diagnosis, a_queue_that_became_full_is_none_that_grows) {
+  Program program;
+  Training training(program);
+  std::vector<std::uint64_t> queue;
+  for (int step = 0; step < 60; ++step) {
+    training.step();
+    for (int result = 0; result < 3; ++result) {
+      queue.push_back(program.alloc(Program::line(16), 1024));
+    }
+    for (int each = 0; each < (queue.size() < 60 ? 1 : 3); ++each) {
+      program.free(queue.front(), Program::line(17));
+      queue.erase(queue.begin());
+    }
+  }
+  EXPECT_EQ(after(program).verdict, Verdict::clean);
+}
+
 TEST(Diagnosis, a_buffer_longer_than_the_trace_is_said_to_look_the_same) {
   Program program;
   Training training(program);

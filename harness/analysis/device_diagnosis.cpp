@@ -25,6 +25,8 @@ namespace {
 constexpr std::int64_t least_steps = 3;  // to call a trace clean
 constexpr std::int64_t leak_steps = 4;   // to call it a leak
 constexpr std::int64_t few_steps = 5;    // clean, and a leak that comes now and then would not show
+// Of what iterations allocate, the part of what they keep from which on they may be parts of a step.
+constexpr double keeps_much = 1.0 / 3;
 
 std::string short_file(std::string_view file) {
   const auto slash = file.find_last_of("/\\");
@@ -60,7 +62,7 @@ struct LineLeak {
 
 // Whether the program or the caller said where steps begin.
 bool is_marked(const Steps& steps) {
-  return steps.source != "call stacks" && steps.source != "sizes";
+  return steps.source != "call stacks" && steps.source != "sizes" && steps.source != "lifetimes";
 }
 
 // Whether each step leaves more of it than the one before.
@@ -119,6 +121,8 @@ class DeviceDiagnosis {
   bool is_made_up_for() const;
   bool level_rises() const;
   bool runs_backward() const;
+  double kept_of_steps() const;
+  FrameId only_call() const;
   bool goes_round_layers() const;
   bool is_one_update() const;
   bool has_kept_before() const;
@@ -151,6 +155,7 @@ class DeviceDiagnosis {
   const Segments segments_;  // at the dump
   std::set<std::int64_t> leaking_sizes_;
   CodeSite suspect_site_;
+  FrameId only_call_ = no_frame;
   std::vector<FrameId> lines_;  // by event, of the last event before it that has one
   // By requested bytes and line, how many live blocks there are.
   std::map<std::int64_t, std::map<FrameId, std::int64_t>> blocks_by_size_;
@@ -383,10 +388,11 @@ void DeviceDiagnosis::judge_places() {
         add_leak(group, judged);
         break;
       case Judgement::replaced:
-        // In one call of a program without backward passes: a cache that grows with the tokens of
-        // one request.
-        if (sites_.stack(group.stack).callee != no_frame && sites_.python() &&
-            !trains(group.held.back().step)) {
+        // In one call of a program without backward passes, or where iterations are of any size: a
+        // cache that grows with the tokens of one request.
+        if (steps_.source == "lifetimes" ||
+            (sites_.stack(group.stack).callee != no_frame && sites_.python() &&
+             !trains(group.held.back().step))) {
           ++in_call_replaced_;
           suspect_site_ = site(sites_.stack(group.stack).site);
         } else {
@@ -541,6 +547,7 @@ void DeviceDiagnosis::report_leaks() {
     onset = onset < 0 ? leak.onset : std::min(onset, leak.onset);
   }
   share_traits();
+  if (!leaks_.empty()) only_call_ = only_call();
   for (auto& [frame, leak] : leaks_) {
     const auto end = std::max(leak.trusted, leak.onset + 1);
     all.insert(all.end(), leak.added.begin(), leak.added.end());
@@ -582,7 +589,8 @@ void DeviceDiagnosis::report_leaks() {
     finding.first_size = leak.first_size;
     finding.last_size = leak.last_size;
     const auto evidence = std::min(1.0, 0.5 + 0.05 * static_cast<double>(leak.times));
-    finding.confidence = std::min(0.99, steps_.confidence * evidence);
+    const auto doubt = only_call_ != no_frame ? 0.6 : 1.0;
+    finding.confidence = doubt * std::min(0.99, steps_.confidence * evidence);
     finding.reason =
         leak.traits.replaced
             ? fmt::format("one tensor is replaced by a larger one in each of {} steps; likely {}",
@@ -640,6 +648,37 @@ bool DeviceDiagnosis::runs_backward() const {
          });
 }
 
+// The part of the bytes that the steps, and what follows them, allocate that is live at the dump.
+double DeviceDiagnosis::kept_of_steps() const {
+  double allocated = 0;
+  double kept = 0;
+  for (const auto& each : lifetimes_.allocations) {
+    if (each.born < steps_.begin.front()) continue;
+    const auto size = static_cast<double>(trace_[each.born].size);
+    allocated += size;
+    if (each.freed == no_event) kept += size;
+  }
+  return allocated == 0 ? 0 : kept / allocated;
+}
+
+// The line whose only call all iterations lie in, where nothing tells these from parts of a single
+// step, such as the time steps of a forward pass: no mark, no backward pass, no optimizer, and they
+// keep much of what they allocate. no_frame: there is none.
+FrameId DeviceDiagnosis::only_call() const {
+  if (is_marked(steps_) || runs_backward() || kept_of_steps() < keeps_much) return no_frame;
+  PathId call = 0;
+  for (const auto& each : lifetimes_.allocations) {
+    const auto step = steps_.of(each.born);
+    const auto& stack = sites_.stack(trace_[each.born].stack);
+    if (stack.optimizer) return no_frame;
+    if (step < 0 || step >= steps_.count() || stack.path == 0) continue;
+    if (call == 0) call = sites_.caller(stack.path);
+    while (sites_.outermost(stack.path, sites_.depth(call)) != call) call = sites_.caller(call);
+    if (call == 0) return no_frame;
+  }
+  return call == 0 ? no_frame : sites_.last_frame(call);
+}
+
 // Whether the iterations are as many as the model has layers of one kind, or fewer and each of them
 // too short for a pass through all layers, and keep much of what they allocate without a backward
 // pass: one forward pass looks the same as that many steps.
@@ -648,22 +687,18 @@ bool DeviceDiagnosis::goes_round_layers() const {
   if (is_marked(steps_) || runs_backward()) return false;
   std::map<std::pair<StackId, std::int64_t>, std::int64_t> before;
   std::set<std::pair<StackId, std::int64_t>> made;  // in the iterations
-  double allocated = 0;
-  double kept = 0;
   for (const auto& each : lifetimes_.allocations) {
     const auto event = trace_[each.born];
     if (each.born < steps_.begin.front()) {
       if (each.freed == no_event) ++before[{event.stack, event.size}];
-      continue;
+    } else if (event.stack != 0) {
+      made.emplace(event.stack, event.size);
     }
-    if (event.stack != 0) made.emplace(event.stack, event.size);
-    allocated += static_cast<double>(event.size);
-    if (each.freed == no_event) kept += static_cast<double>(event.size);
   }
   for (const auto& each : lifetimes_.unborn) ++before[{each.stack, each.requested}];
   // What the iterations allocate as well is none of the model.
   std::erase_if(before, [&](const auto& each) { return made.contains(each.first); });
-  return kept * 3 >= allocated && std::ranges::any_of(before, [&](const auto& each) {
+  return kept_of_steps() >= keeps_much && std::ranges::any_of(before, [&](const auto& each) {
            const auto layers = each.second;
            return layers == count || (layers > count && births_ * 2 <= layers * count);
          });
@@ -877,6 +912,13 @@ void DeviceDiagnosis::tell_limits() {
           "stacks=\"all\"");
     }
   }
+  if (result.verdict == Verdict::leak && only_call_ != no_frame) {
+    limit(
+        fmt::format("all {} iterations lie in one call at {} and keep much of what they allocate, "
+                    "without a backward pass: where that call is one step, they are its parts and "
+                    "nothing is told of it; record until it has been made ten times",
+                    steps_.count(), named(site(only_call_))));
+  }
   if (result.verdict == Verdict::leak) {
     limit(
         fmt::format("a buffer bounded at more than {} steps would look the same", leaking_steps_));
@@ -891,8 +933,9 @@ void DeviceDiagnosis::tell_limits() {
       limit(std::move(*grows));
     }
   }
-  if (steps_.source == "sizes") {
-    limit("steps were found by their sizes alone: frames or marks of steps would make it sure");
+  if (steps_.source == "sizes" || steps_.source == "lifetimes") {
+    limit(fmt::format("steps were found by their {} alone: frames or marks of steps would make it sure",
+                      steps_.source));
   }
 }
 

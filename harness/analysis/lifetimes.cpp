@@ -137,6 +137,16 @@ std::vector<std::int64_t> counted_back(const Trace& trace, const Lifetimes& life
 
 }  // namespace
 
+std::vector<EventIndex> lives(const Trace& trace, const Lifetimes& lifetimes) {
+  std::vector<EventIndex> found(trace.size());
+  for (const auto& allocation : lifetimes.allocations) {
+    const bool freed = allocation.freed < trace.size();
+    found[allocation.born] = freed ? allocation.freed - allocation.born : no_event;
+    if (freed) found[allocation.freed] = found[allocation.born];
+  }
+  return found;
+}
+
 std::vector<std::int64_t> levels(const Trace& trace, const Lifetimes& lifetimes) {
   return counted_back(trace, lifetimes, lifetimes.live_at_dump,
                       [](std::int64_t bytes) { return bytes; });

@@ -52,6 +52,10 @@ inline std::int64_t bytes_of(const Block& block) {
 // Of one device; linear in events and blocks.
 Lifetimes lifetimes(const Snapshot& snapshot, std::size_t device);
 
+// Of each event, how many events what it allocates or frees lives; 0: not known, no_event: to the
+// end of the trace.
+std::vector<EventIndex> lives(const Trace& trace, const Lifetimes& lifetimes);
+
 // Requested bytes live before each event, and at the dump: events + 1 values. Without
 // blocks, of what the trace tells of.
 std::vector<std::int64_t> levels(const Trace& trace, const Lifetimes& lifetimes);

@@ -8,7 +8,7 @@
 // An anchor is what every iteration does once: a line that allocates, or a line that allocates one
 // size. Each line is tried as an anchor: it explains as many events as lie between its visits if
 // all were as short as the shorter ones, and what lies between one pair of visits must be like what
-// lies between the next. Of the anchors that explain most, the one with the most visits wins:
+// lies between the next, or be the same lines of the outermost function one after the other. Of the anchors that explain most, the one with the most visits wins:
 // steps, not epochs. A line with several allocations is visited no oftener than the rarest of them
 // comes. A line that goes round by itself counts only in a program that does little else.
 //
@@ -59,6 +59,7 @@ struct Candidate {
   double alike = 0;
   bool one_line = false;  // most iterations are operations of a single line
   bool trains = false;    // nearly all iterations have a backward pass
+  bool rotates = false;   // known to be one of several lines that come one after the other
 };
 
 // The visits of `inner` in each iteration of `outer`.
@@ -94,8 +95,9 @@ class Search {
         lifetimes_(lifetimes),
         by_(by),
         wish_(wish),
-        all_(by == LoopBy::stacks ? tokens_by_stack(trace, sites, lifetimes)
-                                  : tokens_by_size(trace, lifetimes)),
+        all_(by == LoopBy::stacks  ? tokens_by_stack(trace, sites, lifetimes)
+             : by == LoopBy::sizes ? tokens_by_size(trace, lifetimes)
+                                   : tokens_by_life(trace, lifetimes)),
         tokens_(all_.tokens),
         symbols_(all_.symbols) {
     if (by == LoopBy::stacks && wish_.count == 0 && wish_.stacks.empty()) {
@@ -120,8 +122,9 @@ class Search {
   bool wished(const Token& token) const {
     return wish_.stacks.empty() || wish_.stacks[trace_[token.event].stack];
   }
-  std::vector<Candidate> candidates(const Sequence& sequence) const;
+  std::vector<Candidate> candidates(const Sequence& sequence, bool outermost) const;
   double alike(const Sequence& sequence, const Parts& parts, const std::vector<std::uint32_t>& at);
+  bool rotates(const Sequence& sequence, const Candidate& candidate) const;
   double freed_soon(const Sequence& sequence, const std::vector<std::uint32_t>& at) const;
   // Whether the token allocates what is freed before the token `limit`.
   bool freed_within(std::uint32_t token, std::uint32_t limit) const;
@@ -158,6 +161,7 @@ class Search {
   void search(const Sequence& sequence, const Parts& parts, std::int64_t depth,
               std::vector<FoundLoop>& loops);
   std::uint32_t cut(std::uint32_t from, std::uint32_t to) const;
+  std::uint32_t lowest(std::uint32_t first, std::uint32_t last) const;
   Beginning beginning(std::uint32_t before, std::uint32_t at) const;
   std::vector<std::uint32_t> begun_besides(const std::vector<std::uint32_t>& anchors,
                                            const std::vector<std::uint32_t>& cuts) const;
@@ -182,8 +186,9 @@ class Search {
   std::vector<std::int64_t> levels_;  // bytes before each event, of what is freed in the trace
 };
 
-// Every key with at least three visits: symbols, then sized ones. The best first.
-std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
+// Every key with at least three visits: symbols, then sized ones. The best first. `outermost`: lines
+// of the outermost function may tell by themselves.
+std::vector<Candidate> Search::candidates(const Sequence& sequence, bool outermost) const {
   const auto symbols = static_cast<std::uint32_t>(symbols_.size());
   const auto keys = symbols + static_cast<std::uint32_t>(all_.sized_symbol.size());
   const auto visit = [&](auto use) {
@@ -234,6 +239,12 @@ std::vector<Candidate> Search::candidates(const Sequence& sequence) const {
     const auto short_one = gaps.begin() + static_cast<std::ptrdiff_t>(gaps.size() * 3 / 10);
     std::ranges::nth_element(gaps, short_one);
     candidate.explained = std::int64_t{*short_one} * static_cast<std::int64_t>(gaps.size());
+    // Rounds of one loop may be as uneven as they like.
+    const auto span = std::int64_t{candidate.at.back()} - candidate.at.front();
+    if (outermost && candidate.explained * 10 < span * 6 && rotates(sequence, candidate)) {
+      candidate.explained = span;
+      candidate.rotates = true;
+    }
   }
   std::ranges::sort(found, [](const Candidate& left, const Candidate& right) {
     return std::pair(right.explained, left.key) < std::pair(left.explained, right.key);
@@ -331,14 +342,43 @@ double Search::alike(const Sequence& sequence, const Parts& parts,
     likeness.push_back(
         0.5 * (static_cast<double>(common) / either + static_cast<double>(common_kinds) / fewer));
   }
-  // Sizes alone don't tell layers from steps, but what stands between the layers of two steps does.
-  if (by_ == LoopBy::sizes) {
+  // Sizes or lives alone don't tell layers from steps, but what stands between the layers of two steps does.
+  if (by_ != LoopBy::stacks) {
     return std::accumulate(likeness.begin(), likeness.end(), 0.0) /
            static_cast<double>(likeness.size());
   }
   const auto median = likeness.begin() + static_cast<std::ptrdiff_t>(likeness.size() / 2);
   std::ranges::nth_element(likeness, median);
   return *median;
+}
+
+// Whether the candidate's line is one of several that the program moves through again and again in
+// the outermost function in which it moves at all: each comes once between two visits, whatever
+// else their calls do. Two lines are enough where there are no others.
+bool Search::rotates(const Sequence& sequence, const Candidate& candidate) const {
+  const auto line = path(sequence[candidate.at.front()]);
+  const auto caller = sites_.caller(line);
+  const auto depth = sites_.depth(line);
+  std::vector<PathId> line_of(symbols_.size());
+  std::map<PathId, std::size_t> visits;  // of lines between two visits of this one
+  std::map<PathId, std::size_t> once;    // by line, in how many rounds it comes once
+  for (std::size_t symbol = 1; symbol < symbols_.size(); ++symbol) {
+    line_of[symbol] = sites_.outermost(symbols_[symbol].path, depth);
+  }
+  for (std::size_t visit = 1; visit < candidate.at.size(); ++visit) {
+    visits.clear();
+    PathId last = 0;
+    for (auto q = candidate.at[visit - 1]; q < candidate.at[visit]; ++q) {
+      const auto now = line_of[tokens_[sequence[q]].symbol];
+      if (sites_.caller(now) != caller || sites_.depth(now) != depth) return false;
+      if (std::exchange(last, now) != now) ++visits[now];
+    }
+    for (const auto& [its, times] : visits) once[its] += times == 1 ? 1 : 0;
+  }
+  const auto rounds = candidate.at.size() - 1;
+  const auto often = std::ranges::count_if(
+      once, [&](const auto& each) { return each.second * 20 >= rounds * 19; });
+  return once[line] == rounds && (often >= 3 || (often == 2 && once.size() == 2));
 }
 
 // The part of the bytes allocated between two visits that is freed before the visit after next: a
@@ -349,7 +389,7 @@ double Search::freed_soon(const Sequence& sequence, const std::vector<std::uint3
   for (std::size_t visit = 0; visit + 2 < at.size(); ++visit) {
     const auto limit = tokens_[sequence[at[visit + 2]]].event;
     for (auto q = at[visit]; q < at[visit + 1]; ++q) {
-      // By size, tokens are allocations.
+      // Without frames, tokens are allocations.
       const auto& allocation = lifetimes_.allocations[sequence[q]];
       const auto bytes = static_cast<double>(trace_[allocation.born].size);
       allocated += bytes;
@@ -547,9 +587,10 @@ bool Search::explains_enough(const Sequence& sequence, const Candidate& candidat
 std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& parts,
                                         std::int64_t depth) {
   constexpr std::size_t most_tried = 60;
-  auto all = candidates(sequence);
-  std::vector<Candidate> good;
   const bool asked = wish_.count != 0 || !wish_.stacks.empty();
+  const bool outermost = by_ == LoopBy::stacks && depth == 0 && !asked;
+  auto all = candidates(sequence, outermost);
+  std::vector<Candidate> good;
   const auto others = others_before_.back();
   const bool others_matter = depth == 0 && others * 25 > tokens_.size() - set_up_;
   for (std::size_t tried = 0; tried < all.size() && tried < most_tried; ++tried) {
@@ -563,8 +604,11 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     }
     candidate.one_line = by_ == LoopBy::stacks && !asked && is_one_line(sequence, candidate.at);
     candidate.alike = alike(sequence, parts, candidate.at);
-    if (!asked && candidate.alike < enough_alike) continue;
-    if (by_ == LoopBy::sizes && wish_.count == 0 &&
+    if (!asked && candidate.alike < enough_alike) {
+      if (!candidate.rotates && (!outermost || !rotates(sequence, candidate))) continue;
+      candidate.alike = enough_alike;
+    }
+    if (by_ != LoopBy::stacks && wish_.count == 0 &&
         (candidate.at.size() < 6 || freed_soon(sequence, candidate.at) < 0.8)) {
       continue;
     }
@@ -604,7 +648,7 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     return each.at.front() >= last || each.at.back() <= first;
   });
   if (wish_.count != 0) return good.front();
-  if (by_ == LoopBy::sizes) {
+  if (by_ != LoopBy::stacks) {
     const auto most = std::ranges::max_element(good, {}, &Candidate::alike)->alike;
     std::erase_if(good, [&](const Candidate& each) { return each.alike < most - 0.05; });
   }
@@ -636,7 +680,7 @@ std::optional<Candidate> Search::choose(const Sequence& sequence, const Parts& p
     if (each->at.size() * 10 < most * 9) continue;
     if (best == nullptr || better(*each, *best)) best = each;
   }
-  if (by_ == LoopBy::sizes) return *best;
+  if (by_ != LoopBy::stacks) return *best;
   // The loop that goes round most may be a part of a step, and what goes round it as well.
   for (const Candidate* outer = best; outer != nullptr;) {
     best = outer;
@@ -779,30 +823,37 @@ std::uint32_t Search::cut(std::uint32_t from, std::uint32_t to) const {
     }
     last = at;
   }
-  if (found) return best;
-  auto lowest = to;
-  for (auto at = to; at > from; --at) {
+  return found ? best : lowest(from + 1, to);
+}
+
+// The last of the tokens [first, last] before which least is live.
+std::uint32_t Search::lowest(std::uint32_t first, std::uint32_t last) const {
+  auto lowest = last;
+  for (auto at = last + 1; at-- > first;) {
     if (tokens_[at].symbol == 0 || trace_[tokens_[at].event].kind != EventKind::alloc) continue;
     if (levels_[tokens_[at].event] < levels_[tokens_[lowest].event]) lowest = at;
   }
   return lowest;
 }
 
-// Where the first iteration begins: at the line that the others begin with.
+// Where the first iteration begins: at the line that the others begin with, or where least is live,
+// as they do.
 std::uint32_t Search::first_cut(const std::vector<std::uint32_t>& anchors,
                                 const std::vector<std::uint32_t>& cuts) const {
-  if (cuts.empty() || by_ == LoopBy::sizes) return anchors.front();
-  std::map<PathId, std::int64_t> begins;
-  for (const auto at : cuts) ++begins[path(at)];
-  const auto usual =
-      std::ranges::max_element(begins, {}, [](const auto& entry) { return entry.second; })->first;
+  if (cuts.empty()) return anchors.front();
   // No farther back than the others begin before their anchors.
   std::uint32_t span = 0;
   for (std::size_t each = 0; each < cuts.size(); ++each) {
     span = std::max(span, anchors[each + 1] - cuts[each]);
   }
+  span = std::min(span, anchors.front());
+  if (by_ != LoopBy::stacks) return lowest(anchors.front() - span, anchors.front());
+  std::map<PathId, std::int64_t> begins;
+  for (const auto at : cuts) ++begins[path(at)];
+  const auto usual =
+      std::ranges::max_element(begins, {}, [](const auto& entry) { return entry.second; })->first;
   auto first = anchors.front();
-  for (std::uint32_t back = 1; back <= std::min(span, anchors.front()); ++back) {
+  for (std::uint32_t back = 1; back <= span; ++back) {
     const auto at = anchors.front() - back;
     if (tokens_[at].symbol != 0 && path(at) == usual) first = at;
   }
@@ -818,7 +869,7 @@ Beginning Search::beginning(std::uint32_t before, std::uint32_t at) const {
 // as the others do, if nearly all of these begin alike and nothing else in them looks so.
 std::vector<std::uint32_t> Search::begun_besides(const std::vector<std::uint32_t>& anchors,
                                                  const std::vector<std::uint32_t>& cuts) const {
-  if (by_ == LoopBy::sizes || cuts.size() < 3) return {};
+  if (by_ != LoopBy::stacks || cuts.size() < 3) return {};
   const auto previous = [&](std::uint32_t at) {
     do --at;
     while (tokens_[at].symbol == 0);

@@ -18,7 +18,9 @@ struct LoopsFound {
 
 enum class LoopBy {
   stacks,  // iterations pass the same lines of the user's code
-  sizes,   // iterations ask for the same sizes; for traces without frames
+  // For traces without frames:
+  sizes,  // iterations ask for the same sizes
+  lives,  // iterations free what they allocate after as many events, whatever its size
 };
 
 struct LoopWish {

@@ -457,8 +457,8 @@ StackTraits Sites::traits_of(std::span<const FrameId> stack) {
   return traits;
 }
 
-PathId Sites::root(PathId path) const {
-  while (nodes_[path].depth > 1) path = nodes_[path].parent;
+PathId Sites::outermost(PathId path, std::uint32_t depth) const {
+  while (nodes_[path].depth > depth) path = nodes_[path].parent;
   return path;
 }
 

@@ -75,8 +75,10 @@ class Sites {
   // Whether any event has frames, or any block of a snapshot without events.
   bool any_frames() const { return any_frames_; }
 
-  // The outermost frame of a path.
-  PathId root(PathId path) const;
+  // The outermost frames of a path, that many or fewer.
+  PathId outermost(PathId path, std::uint32_t depth) const;
+  PathId root(PathId path) const { return outermost(path, 1); }
+  PathId caller(PathId path) const { return nodes_[path].parent; }
   // Outside which frame a program moves from one path to another: the frames that stay as they are,
   // and how the next one changes.
   struct Fork {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "device_diagnosis.h"
@@ -213,7 +214,9 @@ class Finder {
         trace_(snapshot.traces[device]),
         sites_(sites),
         lifetimes_(lifetimes),
-        options_(options) {}
+        options_(options) {
+    if (!sites.any_frames()) lives_ = lives(trace_, lifetimes);
+  }
 
   Steps find();
 
@@ -237,6 +240,8 @@ class Finder {
   std::optional<Steps> by_snapshots() const;
   std::optional<Steps> by_optimizer() const;
   std::optional<Steps> by_loop(LoopBy by) const;
+  std::optional<Steps> by_sizes_or_lives() const;
+  bool may_be_layers(const std::vector<EventIndex>& begin) const;
   bool are_parts_of_steps(const Steps& loop) const;
   Steps asked_for() const;
   bool take_turns(const std::vector<EventIndex>& ends) const;
@@ -246,7 +251,9 @@ class Finder {
   bool has_backward(const Steps& steps, std::int64_t step) const;
   void drop_cut_steps(Steps& steps) const;
   void count_before(Steps& steps) const;
-  std::unordered_map<std::uint64_t, std::int64_t> content(EventIndex from, EventIndex to) const;
+  template <typename Value>
+  std::unordered_map<std::uint64_t, std::int64_t> content(EventIndex from, EventIndex to,
+                                                          const Value& value) const;
   double holds(EventIndex from, EventIndex to, EventIndex like_from, EventIndex like_to) const;
 
   const Snapshot& snapshot_;
@@ -255,6 +262,7 @@ class Finder {
   const Sites& sites_;
   const Lifetimes& lifetimes_;
   const DiagnoseOptions& options_;
+  std::vector<EventIndex> lives_;  // without frames
 };
 
 Steps at(std::vector<EventIndex> begin, EventIndex end, std::string source, double confidence) {
@@ -591,6 +599,33 @@ void Finder::align_to_end(std::vector<EventIndex>& begin) const {
   begin.front() = begin[1] > length ? begin[1] - length : 0;
 }
 
+// Whether what is allocated from the first of these iterations on is no more than one pass through a
+// model allocates, as far as its parameters tell, which were there before. A size that several
+// iterations leave behind is none of these.
+bool Finder::may_be_layers(const std::vector<EventIndex>& begin) const {
+  constexpr std::int64_t most_of_parameter = 6;  // its activations, gradients and workspaces
+  std::map<std::int64_t, std::int64_t> before;    // by size, how many live blocks
+  std::map<std::int64_t, std::set<std::ptrdiff_t>> left;  // by size, in which iterations
+  std::int64_t allocations = 0;
+  for (const auto& each : lifetimes_.unborn) ++before[each.requested];
+  for (const auto& each : lifetimes_.allocations) {
+    const auto size = trace_[each.born].size;
+    const auto iteration = std::ranges::upper_bound(begin, each.born) - begin.begin();
+    if (iteration > 0) {
+      ++allocations;
+      if (each.freed == no_event) left[size].insert(iteration);
+    } else if (each.freed == no_event) {
+      ++before[size];
+    }
+  }
+  std::int64_t parameters = 0;
+  for (const auto& [size, count] : before) {
+    const auto leaves = left.find(size);
+    if (leaves == left.end() || leaves->second.size() < 3) parameters += count;
+  }
+  return parameters == 0 || allocations <= most_of_parameter * parameters;
+}
+
 std::optional<Steps> Finder::by_loop(LoopBy by) const {
   LoopWish wish;
   wish.count = options_.steps;
@@ -609,30 +644,47 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
   const bool asked = wish.count != 0 || !wish.stacks.empty();
   // Iterations that make up little of the trace are a part of something else.
   if (!asked && loops.covered < 0.35) return std::nullopt;
-  if (by == LoopBy::sizes && !asked && (loops.begin.size() < 6 || loops.alike < 0.85)) {
+  if (by != LoopBy::stacks && !asked && (loops.begin.size() < 6 || loops.alike < 0.85)) {
     return std::nullopt;
   }
+  if (by != LoopBy::stacks && !asked && may_be_layers(loops.begin)) return std::nullopt;
   const auto end = static_cast<EventIndex>(trace_.size());
-  if (by == LoopBy::sizes) {
+  if (by != LoopBy::stacks) {
     align_to_end(loops.begin);
-    // The first iteration allocates more than the others and so does not look like them.
+    // The first iteration allocates more than the others and so does not look like them, nor does
+    // the second one by what came before it.
     auto& begin = loops.begin;
     const auto length = begin[1] - begin[0];
-    const auto from = begin[0] - std::min(begin[0], length + length / 2);
     const auto frees = [&](EventIndex first, EventIndex last) {
       return std::count_if(trace_.begin() + first, trace_.begin() + last,
                            [&](const auto& event) { return event.kind == lifetimes_.free_kind; });
     };
     // The building of the model asks for the sizes of its gradients, and frees little.
-    if (!asked && holds(from, begin[0], begin[0], begin[1]) >= 0.9 &&
-        frees(from, begin[0]) * 10 >= frees(begin[0], begin[1]) * 7) {
+    const auto enough = by == LoopBy::sizes ? 0.9 : 0.8;
+    for (int earlier = 0; !asked && earlier < 2; ++earlier) {
+      const auto from = begin[0] - std::min(begin[0], length + length / 2);
+      if (holds(from, begin[0], begin[0], begin[1]) < enough ||
+          frees(from, begin[0]) * 10 < frees(begin[0], begin[1]) * 7) {
+        break;
+      }
       begin.insert(begin.begin(), begin[0] - std::min(begin[0], length));
       loops.kind.insert(loops.kind.begin(), loops.kind.front());
     }
+    // The last one frees less, and so may not look like them either.
+    const auto usual = begin[begin.size() - 1] - begin[begin.size() - 2];
+    const auto rest = end - begin.back();
+    if (!asked && rest * 10 >= usual * 18 && rest * 10 <= usual * 22 &&
+        holds(begin.back() + usual, end, begin.back(), begin.back() + usual) >= 0.8) {
+      begin.push_back(begin.back() + usual);
+      loops.kind.push_back(loops.kind.back());
+    }
   }
-  auto steps = at(std::move(loops.begin), end, by == LoopBy::stacks ? "call stacks" : "sizes", 0);
+  const auto* source = by == LoopBy::stacks  ? "call stacks"
+                       : by == LoopBy::sizes ? "sizes"
+                                             : "lifetimes";
+  auto steps = at(std::move(loops.begin), end, source, 0);
   steps.kind = std::move(loops.kind);
-  steps.confidence = by == LoopBy::stacks ? 0.6 + 0.3 * loops.alike : 0.5;
+  steps.confidence = by == LoopBy::stacks ? 0.6 + 0.3 * loops.alike : 0.5 * loops.alike;
   if (asked) steps.source = "given";
   return steps;
 }
@@ -673,33 +725,48 @@ bool Finder::are_parts_of_steps(const Steps& loop) const {
   return false;
 }
 
-// What a stretch of the trace allocates and frees, without regard to order.
-std::unordered_map<std::uint64_t, std::int64_t> Finder::content(EventIndex from,
-                                                                EventIndex to) const {
+// What a stretch of the trace allocates, without regard to order, by what `value` says of an event.
+template <typename Value>
+std::unordered_map<std::uint64_t, std::int64_t> Finder::content(EventIndex from, EventIndex to,
+                                                                const Value& value) const {
   std::unordered_map<std::uint64_t, std::int64_t> counts;
   for (auto at = from; at < to; ++at) {
-    const auto event = trace_[at];
-    if (event.kind != EventKind::alloc) continue;
-    ++counts[sites_.any_frames() ? event.stack : static_cast<std::uint64_t>(event.size)];
+    if (trace_[at].kind == EventKind::alloc) ++counts[value(at)];
   }
   return counts;
 }
 
 // The part of what one stretch allocates that another one allocates too: of the lines, where they
-// are known, since a step may go round a loop of its own.
+// are known, since a step may go round a loop of its own. Else of allocations of a size, or, as
+// batches may be of any size, of those that live as long.
 double Finder::holds(EventIndex from, EventIndex to, EventIndex like_from,
                      EventIndex like_to) const {
-  const auto own = content(from, to);
   std::int64_t common = 0;
   std::int64_t total = 0;
-  for (const auto& [what, count] : content(like_from, like_to)) {
-    const auto found = own.find(what);
-    if (sites_.any_frames()) {
+  if (sites_.any_frames()) {
+    const auto stack = [&](EventIndex at) { return std::uint64_t{trace_[at].stack}; };
+    const auto own = content(from, to, stack);
+    for (const auto& [line, times] : content(like_from, like_to, stack)) {
       ++total;
-      common += found != own.end() ? 1 : 0;
-    } else {
-      total += count;
-      if (found != own.end()) common += std::min(count, found->second);
+      common += own.contains(line) ? 1 : 0;
+    }
+  } else {
+    const auto size = [&](EventIndex at) { return static_cast<std::uint64_t>(trace_[at].size); };
+    const auto life = [&](EventIndex at) { return std::uint64_t{lives_[at]}; };
+    auto sizes = content(from, to, size);
+    auto lives = content(from, to, life);
+    for (auto at = like_from; at < like_to; ++at) {
+      if (trace_[at].kind != EventKind::alloc) continue;
+      ++total;
+      const auto same_size = sizes.find(size(at));
+      const auto same_life = lives.find(life(at));
+      if (same_size != sizes.end() && same_size->second > 0) {
+        --same_size->second;
+        ++common;
+      } else if (same_life != lives.end() && same_life->second > 0) {
+        --same_life->second;
+        ++common;
+      }
     }
   }
   return total == 0 ? 1 : static_cast<double>(common) / static_cast<double>(total);
@@ -850,9 +917,17 @@ bool Finder::has_backward(const Steps& steps, std::int64_t step) const {
                      });
 }
 
+// By what is more alike from one iteration to the next.
+std::optional<Steps> Finder::by_sizes_or_lives() const {
+  auto sizes = by_loop(LoopBy::sizes);
+  auto lives = by_loop(LoopBy::lives);
+  if (!lives || (sizes && sizes->confidence >= lives->confidence - 0.01)) return sizes;
+  return lives;
+}
+
 Steps Finder::asked_for() const {
-  for (const auto by : {LoopBy::stacks, LoopBy::sizes}) {
-    if (by == LoopBy::sizes && !options_.step_file.empty()) continue;
+  for (const auto by : {LoopBy::stacks, LoopBy::sizes, LoopBy::lives}) {
+    if (by != LoopBy::stacks && !options_.step_file.empty()) continue;
     if (auto steps = by_loop(by)) return *steps;
   }
   if (auto steps = by_optimizer(); steps && std::abs(steps->count() - options_.steps) <= 1) {
@@ -881,8 +956,8 @@ Steps Finder::find() {
     steps = *snapshots;
   } else if (auto optimizer = by_optimizer()) {
     steps = *optimizer;
-  } else if (auto sizes = sites_.any_frames() ? std::nullopt : by_loop(LoopBy::sizes)) {
-    steps = *sizes;
+  } else if (auto frameless = sites_.any_frames() ? std::nullopt : by_sizes_or_lives()) {
+    steps = *frameless;
   } else if (loop) {
     steps.why_none = fmt::format(
         "the {} iterations found are parts of one or two steps, as their marks or an optimizer "

@@ -91,6 +91,36 @@ std::vector<std::size_t> calls_of_one_line(const Tokens& found) {
   return calls;
 }
 
+// By what `value` says of an event that allocates or frees. A size alone says little: many
+// allocations of a step share it. With the sizes before it, it says where in the step it is.
+template <typename Value>
+Tokens tokens_by(const Trace& trace, const Lifetimes& lifetimes, const Value& value) {
+  Tokens found;
+  constexpr std::size_t context = 8;
+  PairIds values;
+  PairIds places;
+  std::array<std::uint64_t, context> last{};
+  std::size_t next = 0;
+  for (EventIndex at = 0; at < trace.size(); ++at) {
+    const auto event = trace[at];
+    const bool alloc = event.kind == EventKind::alloc;
+    if (!alloc && event.kind != lifetimes.free_kind) continue;
+    last[next] = value(at) * 2 + (alloc ? 1 : 0);
+    next = (next + 1) % context;
+    if (!alloc) continue;
+    std::uint64_t hash = 0;
+    for (std::size_t each = 0; each < context; ++each) {
+      hash = mixed(hash, last[(next + each) % context]);
+    }
+    const auto place = id_of(places, hash, 0);
+    if (place == found.symbols.size()) found.symbols.push_back({0, place, true, true});
+    found.tokens.push_back({at, id_of(values, value(at), 0), place, 0});
+  }
+  found.contents = static_cast<std::uint32_t>(values.size());
+  found.places = static_cast<std::uint32_t>(places.size());
+  return found;
+}
+
 }  // namespace
 
 Tokens tokens_by_stack(const Trace& trace, const Sites& sites, const Lifetimes& lifetimes) {
@@ -161,33 +191,14 @@ Tokens tokens_by_stack(const Trace& trace, const Sites& sites, const Lifetimes& 
   return found;
 }
 
-// A size alone says little: many allocations of a step share it. With the sizes before it, it says
-// where in the step it is.
 Tokens tokens_by_size(const Trace& trace, const Lifetimes& lifetimes) {
-  Tokens found;
-  constexpr std::size_t context = 8;
-  PairIds sizes;
-  PairIds places;
-  std::array<std::uint64_t, context> last{};
-  std::size_t next = 0;
-  for (EventIndex at = 0; at < trace.size(); ++at) {
-    const auto event = trace[at];
-    const bool alloc = event.kind == EventKind::alloc;
-    if (!alloc && event.kind != lifetimes.free_kind) continue;
-    last[next] = static_cast<std::uint64_t>(event.size) * 2 + (alloc ? 1 : 0);
-    next = (next + 1) % context;
-    if (!alloc) continue;
-    std::uint64_t hash = 0;
-    for (std::size_t each = 0; each < context; ++each) {
-      hash = mixed(hash, last[(next + each) % context]);
-    }
-    const auto place = id_of(places, hash, 0);
-    if (place == found.symbols.size()) found.symbols.push_back({0, place, true, true});
-    found.tokens.push_back({at, id_of(sizes, static_cast<std::uint64_t>(event.size), 0), place, 0});
-  }
-  found.contents = static_cast<std::uint32_t>(sizes.size());
-  found.places = static_cast<std::uint32_t>(places.size());
-  return found;
+  return tokens_by(trace, lifetimes,
+                   [&](EventIndex at) { return static_cast<std::uint64_t>(trace[at].size); });
+}
+
+Tokens tokens_by_life(const Trace& trace, const Lifetimes& lifetimes) {
+  const auto values = lives(trace, lifetimes);
+  return tokens_by(trace, lifetimes, [&](EventIndex at) { return std::uint64_t{values[at]}; });
 }
 
 }  // namespace leaklab

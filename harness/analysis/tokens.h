@@ -39,4 +39,7 @@ Tokens tokens_by_stack(const Trace& trace, const Sites& sites, const Lifetimes& 
 // By its size and the sizes before it: of allocations alone, as many as `lifetimes` has.
 Tokens tokens_by_size(const Trace& trace, const Lifetimes& lifetimes);
 
+// The same by how many events an allocation lives, which is as long whatever the size of the batch.
+Tokens tokens_by_life(const Trace& trace, const Lifetimes& lifetimes);
+
 }  // namespace leaklab

@@ -896,6 +896,67 @@ TEST(Diagnosis, without_frames_a_leak_has_a_rate_and_no_line) {
   EXPECT_THAT(found.limits, Contains(HasSubstr("no line can be named")));
 }
 
+TEST(Diagnosis, without_frames_batches_of_any_size_are_told_by_how_long_their_tensors_live) {
+  for (const bool leaks : {true, false}) {
+    for (const std::int64_t sizes : {2, 3, 8, 1000}) {
+      Program program({.frames = false});
+      Training training(program);
+      training.adam = true;
+      std::uint64_t random = 7;
+      for (int step = 0; step < 40; ++step) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        training.step(1 + static_cast<std::int64_t>(random >> 33) % sizes);
+        if (leaks) program.alloc({}, 640);
+      }
+      const auto found = after(program);
+      EXPECT_EQ(found.steps.count, 40) << sizes;
+      EXPECT_EQ(found.steps.source, "lifetimes") << sizes;
+      EXPECT_THAT(found.limits, Contains(HasSubstr("found by their lifetimes alone")));
+      if (leaks) {
+        expect_leak(found, 0, 640, 0);
+      } else {
+        EXPECT_EQ(found.verdict, Verdict::clean) << sizes << found.summary;
+      }
+    }
+  }
+}
+
+TEST(Diagnosis, without_frames_a_pass_through_layers_that_free_their_inputs_is_undecided) {
+  for (const bool shrinking : {false, true}) {
+    Program program({.frames = false});
+    for (int layer = 0; layer < 48; ++layer) program.alloc({}, 65536);
+    auto last = program.alloc({}, 4096);
+    for (int layer = 0; layer < 48; ++layer) {
+      const auto size = shrinking ? 480'000 - layer * 7'000 : 480'000;
+      const auto workspace = program.alloc({}, size / 2);
+      const auto out = program.alloc({}, size);
+      program.free(workspace);
+      program.free(std::exchange(last, out));
+    }
+    const auto found = after(program);
+    EXPECT_EQ(found.verdict, Verdict::undecided) << found.summary;
+  }
+}
+
+TEST(Diagnosis, without_frames_the_cache_of_one_long_request_is_undecided) {
+  Program program({.frames = false});
+  for (int layer = 0; layer < 4; ++layer) program.alloc({}, 65536);
+  std::vector<std::uint64_t> cache(4);
+  for (int token = 1; token <= 120; ++token) {
+    const auto embedded = program.alloc({}, 2048);
+    for (auto& keys : cache) {
+      const auto query = program.alloc({}, 4096);
+      const auto before = std::exchange(keys, program.alloc({}, 1024 * token));
+      if (before != 0) program.free(before);
+      program.free(query);
+    }
+    program.free(embedded);
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::undecided) << found.summary;
+  EXPECT_THAT(found.limits, Contains(HasSubstr("as in the cache of one long request")));
+}
+
 TEST(Diagnosis, without_frames_a_copy_made_once_is_no_part_of_a_leak_of_another_size) {
   Program program({false, false, true});
   Training training(program);
@@ -1608,6 +1669,55 @@ TEST(Diagnosis, a_function_that_calls_itself_is_a_part_of_one_step) {
   const auto found = after(program);
   EXPECT_EQ(found.verdict, Verdict::clean) << found.summary;
   EXPECT_EQ(found.steps.count, 20);
+}
+
+TEST(Diagnosis, a_function_that_calls_itself_at_random_is_a_part_of_one_step) {
+  // The depth is drawn in each step, so no two of them are alike; two lines come by turns.
+  Program program;
+  std::uint64_t random = 3;
+  for (int step = 0; step < 25; ++step) {
+    const auto walk = [&](const auto& self, const MadeStack& from, std::uint64_t depth) -> void {
+      auto stack = from;
+      stack.insert(stack.begin(), {"/home/me/train.py", "walk", 61});
+      program.free(program.alloc(stack, 2048), stack);
+      for (const std::uint64_t line : {62U, 63U}) {
+        if (depth == 0) return;
+        stack.front().line = line;
+        self(self, stack, depth - 1);
+      }
+    };
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    walk(walk, Program::line(10), 1 + (random >> 33) % 5);
+    program.alloc(Program::line(16), 1536);
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.steps.count, 25);
+  expect_leak(found, 16, 1536, 0);
+}
+
+TEST(Diagnosis, iterations_that_may_be_time_steps_of_one_call_are_said_to_be_doubtful) {
+  const auto unrolled = [](bool trains, bool frees) {
+    Program program;
+    for (int layer = 0; layer < 2; ++layer) program.alloc(Program::to_device(3), 65536);
+    for (int time = 0; time < 64; ++time) {
+      program.alloc(Program::module(Program::called("unroll", 51, 11)), 8192);
+      const auto input = program.alloc(Program::called("unroll", 52, 11), 32768);
+      if (trains) program.free(program.alloc({}, 64));
+      if (frees) program.free(input, Program::called("unroll", 53, 11));
+    }
+    return after(program);
+  };
+  const auto doubtful = HasSubstr("all 64 iterations lie in one call at train.py:11 (train)");
+  const auto keeps_all = unrolled(false, false);
+  EXPECT_EQ(keeps_all.verdict, Verdict::leak) << keeps_all.summary;
+  EXPECT_THAT(keeps_all.limits, Contains(doubtful));
+  EXPECT_LT(keeps_all.findings.front().confidence, 0.6);
+  // What has a backward pass is a step, and what frees most of what it allocates.
+  for (const auto& sure : {unrolled(true, false), unrolled(false, true)}) {
+    EXPECT_EQ(sure.verdict, Verdict::leak) << sure.summary;
+    EXPECT_THAT(sure.limits, Not(Contains(doubtful)));
+    EXPECT_GT(sure.findings.front().confidence, 0.8);
+  }
 }
 
 // `outputs.append(model(x))` on line 11 and nothing else, by a model of that many parameters.

@@ -877,5 +877,26 @@ TEST(Steps, a_last_step_that_does_what_an_earlier_one_did_is_whole) {
   EXPECT_EQ(after(program).steps.count, 15);
 }
 
+// What is drawn at random in each step outweighs what all of them do.
+TEST(Steps, that_call_helpers_at_random_are_those_whose_lines_come_one_after_the_other) {
+  for (const std::uint64_t helpers : {5U, 40U, 400U}) {
+    Program program;
+    Training training(program);
+    std::uint64_t random = 5;
+    for (int step = 0; step < 60; ++step) {
+      training.step();
+      for (int call = 0; call < 10; ++call) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const auto helper = Program::called(fmt::format("helper{}", (random >> 33) % helpers),
+                                            100 + (random >> 60), 18);
+        program.free(program.alloc(helper, 1 + static_cast<std::int64_t>(random >> 50)), helper);
+      }
+      program.alloc(Program::line(19), 777);
+    }
+    expect_leak(after(program), 19, 777, 0);
+    expect_steps(program, 60, 19);
+  }
+}
+
 }  // namespace
 }  // namespace leaklab

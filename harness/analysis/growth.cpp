@@ -537,6 +537,17 @@ std::vector<Left> of_one_place(std::vector<Left> left, std::int64_t trusted, std
   return left;
 }
 
+// Of what has no frames, and any size: what the first step leaves far more of than any other is made
+// once besides, such as an optimizer's state.
+void drop_first_time(std::vector<Left>& left) {
+  const std::vector<Left> others(left.begin() + 1, left.end());
+  const auto most = std::ranges::max(others, {}, &Left::bytes);
+  auto& first = left.front();
+  if (first.bytes > 4 * most.bytes) {
+    first = {first.step, most.bytes, std::min(first.count, most.count)};
+  }
+}
+
 // Whether all of it lies in a phase at the end whose kind of step came in no earlier phase, as far
 // as the trace tells: one that is longer than all before it is what the program is about.
 bool only_in_last_phase(const std::vector<Left>& left, const Steps& steps) {
@@ -778,6 +789,8 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
       return judged;
     }
     judged.growth = std::move(one);
+  } else if (group.stack == 0 && !sites.any_frames()) {
+    drop_first_time(judged.growth);
   }
   const auto middle = (left.front().step + ends.end) / 2;
   const auto late =

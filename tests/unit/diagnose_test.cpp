@@ -957,6 +957,21 @@ TEST(Diagnosis, without_frames_the_cache_of_one_long_request_is_undecided) {
   EXPECT_THAT(found.limits, Contains(HasSubstr("as in the cache of one long request")));
 }
 
+TEST(Diagnosis, without_frames_what_the_first_step_makes_once_is_no_part_of_a_leak_of_any_size) {
+  Program program({.frames = false});
+  Training training(program);
+  for (int step = 0; step < 30; ++step) {
+    program.mark("START", "## step " + std::to_string(step) + " ##");
+    training.step();
+    for (int state = 0; step == 0 && state < 3; ++state) program.alloc({}, 9'000 + state);
+    program.alloc({}, 1000 + 16 * step);
+    program.mark("END", "## step " + std::to_string(step) + " ##");
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+  EXPECT_NEAR(found.bytes_per_step, 1232, 20);
+}
+
 TEST(Diagnosis, without_frames_a_copy_made_once_is_no_part_of_a_leak_of_another_size) {
   Program program({false, false, true});
   Training training(program);

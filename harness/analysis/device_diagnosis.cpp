@@ -376,7 +376,8 @@ void DeviceDiagnosis::judge_places() {
     freed_ += group.freed;
     if (sites_.stack(group.stack).loads_model) loads_ += group.births;
     // Of a size that came too seldom to tell by itself, but from where other sizes leak.
-    if (judged.times >= 1 && group.left.size() >= 2 && leaking.contains(group.stack) &&
+    const bool again = group.left.size() >= 2 || group.freed > 0;
+    if (judged.times >= 1 && again && leaking.contains(group.stack) &&
         (judged.judgement == Judgement::suspect || judged.judgement == Judgement::stopped ||
          judged.judgement == Judgement::none)) {
       judged.judgement = Judgement::leak;

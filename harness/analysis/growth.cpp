@@ -210,22 +210,27 @@ void Grouping::form() {
   }
 }
 
-// Sizes of one line of which each leaves something too seldom to tell by itself, though the line
-// frees most of what it allocates, are one group.
+// Sizes of one line of which most leave something too seldom to tell by themselves, though the line
+// frees most of what it allocates, are one group. What the first step alone leaves is made once.
 void Grouping::join_rare() {
   for (std::size_t from = 0; from < groups_.size();) {
     auto to = from;
     std::int64_t few = 0;
-    bool tells = groups_[from].stack == 0;
+    std::size_t telling = 0;  // steps in which those that tell by themselves leave something
+    std::size_t all = 0;
     for (; to < groups_.size() && nearby_[to] == nearby_[from]; ++to) {
       const auto& group = groups_[to];
       if (group.freed == 0) continue;
-      tells = tells || group.left.size() >= 3;
+      telling += group.left.size() >= 3 ? group.left.size() : 0;
+      all += group.left.size();
       few += group.left.empty() ? 0 : 1;
     }
+    const bool joins = groups_[from].stack != 0 && few >= 3 && telling * 2 < all;
     Group* into = nullptr;
     for (; from < to; ++from) {
-      if (tells || few < 3 || groups_[from].freed == 0) continue;
+      const auto& group = groups_[from];
+      const bool made_once = group.left.empty() || group.left.back().step == 0;
+      if (!joins || (group.freed == 0 && made_once)) continue;
       if (into == nullptr) {
         into = &groups_[from];
       } else {
@@ -559,7 +564,7 @@ bool only_in_last_phase(const std::vector<Left>& left, const Steps& steps) {
 
 // Whether the place kept what most of its steps allocate as long as these steps came, and freed
 // none of it before they were over: a list that the program drops when its loop ends. An evaluation
-// beside a training does so rightly.
+// beside a training does so rightly, and so does what is searched for before a longer training.
 bool is_ended(const Group& group, const Steps& steps) {
   constexpr std::size_t least = 4;
   if (group.dropped.size() < least) return false;
@@ -577,7 +582,8 @@ bool is_ended(const Group& group, const Steps& steps) {
     of_own += std::ssize(steps.steps_of_kind[kind]);
     last_own = std::max(last_own, steps.steps_of_kind[kind].back());
   }
-  return (own_trains || !other_trains) && group.first_drop >= last_own &&
+  const bool prepares = other_trains && steps.count() - 1 - last_own > of_own;
+  return (own_trains || !other_trains) && !prepares && group.first_drop >= last_own &&
          std::ssize(kept) * 3 >= of_own * 2;
 }
 

@@ -1,6 +1,7 @@
 // The diagnosis of memory snapshots, on streams of events made for it.
 #include "leaklab/diagnosis.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -582,6 +583,32 @@ TEST(Diagnosis, requests_of_different_length_are_steps_and_their_caches_clean) {
   EXPECT_EQ(found.steps.count, 14);
 }
 
+TEST(Diagnosis, caches_of_aborted_requests_leak_although_hardly_a_size_is_left_often) {
+  Program program;
+  program.alloc(Program::to_device(3), 65536);
+  std::uint64_t random = 11;
+  for (int request = 0; request < 45; ++request) {
+    program.marked(fmt::format("request {}", request), [&] {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      const auto drawn = static_cast<std::int64_t>((random >> 33) % 20);
+      // One length is left three times, so that it tells a leak by itself.
+      const auto length = request % 15 == 2 ? 3 : drawn;
+      std::vector<std::uint64_t> cache;
+      for (int layer = 0; layer < 4; ++layer) {
+        cache.push_back(program.alloc(Program::module(11), 1024 + 192 * length));
+        program.free(program.alloc(Program::line(12), 2048), Program::line(13));
+      }
+      if (request % 3 == 2) return;
+      for (const auto keys : cache) program.free(keys, Program::line(14));
+    });
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
+  ASSERT_THAT(found.findings, SizeIs(1));
+  EXPECT_EQ(found.findings.front().live_allocations, 60);
+  EXPECT_EQ(found.onset_step, 2);
+}
+
 TEST(Diagnosis, sizes_of_a_leaking_line_that_come_twice_count_and_so_does_the_last_step) {
   Program program;
   Training training(program);
@@ -838,6 +865,26 @@ TEST(Diagnosis, what_all_steps_kept_until_they_were_over_is_undecided) {
     const auto found = after(program);
     EXPECT_EQ(found.verdict, Verdict::undecided) << found.summary;
     EXPECT_THAT(found.limits, Contains(HasSubstr("dump before the loop ends")));
+  }
+}
+
+TEST(Diagnosis, what_a_search_kept_and_dropped_before_a_longer_training_is_clean) {
+  for (const int trained : {8, 40}) {
+    Program program;
+    Training training(program);
+    std::vector<std::uint64_t> kept;
+    for (int step = 0; step < 15; ++step) {
+      program.marked(fmt::format("search step {}", step), [&] {
+        training.step();
+        kept.push_back(program.alloc(Program::line(16), 512));
+      });
+    }
+    for (const auto each : kept) program.free(each, Program::line(18));
+    for (int step = 0; step < trained; ++step) {
+      program.marked(fmt::format("training step {}", step), [&] { training.step(); });
+    }
+    const auto found = after(program);
+    EXPECT_EQ(found.verdict, trained > 15 ? Verdict::clean : Verdict::undecided) << found.summary;
   }
 }
 

@@ -356,6 +356,7 @@ double Search::alike(const Sequence& sequence, const Parts& parts,
 // the outermost function in which it moves at all: each comes once between two visits, whatever
 // else their calls do. Two lines are enough where there are no others.
 bool Search::rotates(const Sequence& sequence, const Candidate& candidate) const {
+  constexpr std::size_t most_tokens = 100'000;  // looks at a part of a long trace
   const auto line = path(sequence[candidate.at.front()]);
   const auto caller = sites_.caller(line);
   const auto depth = sites_.depth(line);
@@ -365,7 +366,11 @@ bool Search::rotates(const Sequence& sequence, const Candidate& candidate) const
   for (std::size_t symbol = 1; symbol < symbols_.size(); ++symbol) {
     line_of[symbol] = sites_.outermost(symbols_[symbol].path, depth);
   }
-  for (std::size_t visit = 1; visit < candidate.at.size(); ++visit) {
+  const std::size_t span = candidate.at.back() - candidate.at.front();
+  const auto stride = 1 + span / most_tokens;
+  std::size_t rounds = 0;
+  for (auto visit = stride; visit < candidate.at.size(); visit += stride) {
+    ++rounds;
     visits.clear();
     PathId last = 0;
     for (auto q = candidate.at[visit - 1]; q < candidate.at[visit]; ++q) {
@@ -375,10 +380,10 @@ bool Search::rotates(const Sequence& sequence, const Candidate& candidate) const
     }
     for (const auto& [its, times] : visits) once[its] += times == 1 ? 1 : 0;
   }
-  const auto rounds = candidate.at.size() - 1;
   const auto often = std::ranges::count_if(
       once, [&](const auto& each) { return each.second * 20 >= rounds * 19; });
-  return once[line] == rounds && (often >= 3 || (often == 2 && once.size() == 2));
+  return rounds >= 2 && once[line] == rounds &&
+         (often >= 3 || (often == 2 && once.size() == 2));
 }
 
 // The part of the bytes allocated between two visits that is freed before the visit after next: a

@@ -623,7 +623,7 @@ bool Finder::may_be_layers(const std::vector<EventIndex>& begin) const {
     const auto leaves = left.find(size);
     if (leaves == left.end() || leaves->second.size() < 3) parameters += count;
   }
-  return parameters == 0 || allocations <= most_of_parameter * parameters;
+  return allocations <= most_of_parameter * parameters;
 }
 
 std::optional<Steps> Finder::by_loop(LoopBy by) const {

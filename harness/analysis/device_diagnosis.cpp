@@ -25,7 +25,8 @@ namespace {
 constexpr std::int64_t least_steps = 3;  // to call a trace clean
 constexpr std::int64_t leak_steps = 4;   // to call it a leak
 constexpr std::int64_t few_steps = 5;    // clean, and a leak that comes now and then would not show
-// Of what iterations allocate, the part of what they keep from which on they may be parts of a step.
+// Of what iterations allocate, the part of what they keep from which on they may be parts of a
+// step.
 constexpr double keeps_much = 1.0 / 3;
 
 std::string short_file(std::string_view file) {
@@ -391,9 +392,8 @@ void DeviceDiagnosis::judge_places() {
       case Judgement::replaced:
         // In one call of a program without backward passes, or where iterations are of any size: a
         // cache that grows with the tokens of one request.
-        if (steps_.source == "lifetimes" ||
-            (sites_.stack(group.stack).callee != no_frame && sites_.python() &&
-             !trains(group.held.back().step))) {
+        if (steps_.source == "lifetimes" || (sites_.stack(group.stack).callee != no_frame &&
+                                             sites_.python() && !trains(group.held.back().step))) {
           ++in_call_replaced_;
           suspect_site_ = site(sites_.stack(group.stack).site);
         } else {
@@ -585,7 +585,8 @@ void DeviceDiagnosis::report_leaks() {
                                    static_cast<double>(std::max<std::int64_t>(1, leak.live_bytes));
     // Of copies that each step replaces, and of a queue, it is known when there was one more, not
     // how old they are.
-    if (!leak.traits.multiplied && !leak.traits.outrun) finding.ages = ages_of(left, steps_.count());
+    if (!leak.traits.multiplied && !leak.traits.outrun)
+      finding.ages = ages_of(left, steps_.count());
     finding.ages.before_trace = leak.unborn_count;
     finding.first_size = leak.first_size;
     finding.last_size = leak.last_size;
@@ -935,8 +936,9 @@ void DeviceDiagnosis::tell_limits() {
     }
   }
   if (steps_.source == "sizes" || steps_.source == "lifetimes") {
-    limit(fmt::format("steps were found by their {} alone: frames or marks of steps would make it sure",
-                      steps_.source));
+    limit(fmt::format(
+        "steps were found by their {} alone: frames or marks of steps would make it sure",
+        steps_.source));
   }
 }
 

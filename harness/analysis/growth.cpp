@@ -7,7 +7,8 @@
 //   what is allocated once (gradients, an optimizer's state, a workspace) is no leak: one step;
 //   what lives until the next batch, or until a window, a phase or an epoch ends, is none: what is
 //     live at the dump is no older than what was freed earlier;
-//   a buffer that throws the oldest out is none once it is full: the same, but for a queue that grows
+//   a buffer that throws the oldest out is none once it is full: the same, but for a queue that
+//   grows
 //     all the while although things are taken away;
 //   a cache that has seen all shapes is none: it has stopped;
 //   a list that is never cleared is one, whatever the steps between its entries, if these are
@@ -449,8 +450,8 @@ std::vector<Left> multiplied(const Group& group, std::int64_t steps) {
 }
 
 // What a queue grows by that is filled faster than it is emptied: what each step adds to the least
-// that it holds from then on. Empty where that is not what the place does: where not each quarter of
-// the steps since the first free takes something away, or the least that they hold does not grow
+// that it holds from then on. Empty where that is not what the place does: where not each quarter
+// of the steps since the first free takes something away, or the least that they hold does not grow
 // evenly.
 std::vector<Left> outrun(const Group& group, std::int64_t steps) {
   constexpr std::int64_t parts = 4;
@@ -542,8 +543,8 @@ std::vector<Left> of_one_place(std::vector<Left> left, std::int64_t trusted, std
   return left;
 }
 
-// Of what has no frames, and any size: what the first step leaves far more of than any other is made
-// once besides, such as an optimizer's state.
+// Of what has no frames, and any size: what the first step leaves far more of than any other is
+// made once besides, such as an optimizer's state.
 void drop_first_time(std::vector<Left>& left) {
   const std::vector<Left> others(left.begin() + 1, left.end());
   const auto most = std::ranges::max(others, {}, &Left::bytes);

@@ -8,9 +8,10 @@
 // An anchor is what every iteration does once: a line that allocates, or a line that allocates one
 // size. Each line is tried as an anchor: it explains as many events as lie between its visits if
 // all were as short as the shorter ones, and what lies between one pair of visits must be like what
-// lies between the next, or be the same lines of the outermost function one after the other. Of the anchors that explain most, the one with the most visits wins:
-// steps, not epochs. A line with several allocations is visited no oftener than the rarest of them
-// comes. A line that goes round by itself counts only in a program that does little else.
+// lies between the next, or be the same lines of the outermost function one after the other. Of the
+// anchors that explain most, the one with the most visits wins: steps, not epochs. A line with
+// several allocations is visited no oftener than the rarest of them comes. A line that goes round
+// by itself counts only in a program that does little else.
 //
 // What goes round most may be a part of a step, and a line that is visited less may go round the
 // steps. What has a backward pass of its own is a step, unless the line further out has another one
@@ -186,8 +187,8 @@ class Search {
   std::vector<std::int64_t> levels_;  // bytes before each event, of what is freed in the trace
 };
 
-// Every key with at least three visits: symbols, then sized ones. The best first. `outermost`: lines
-// of the outermost function may tell by themselves.
+// Every key with at least three visits: symbols, then sized ones. The best first. `outermost`:
+// lines of the outermost function may tell by themselves.
 std::vector<Candidate> Search::candidates(const Sequence& sequence, bool outermost) const {
   const auto symbols = static_cast<std::uint32_t>(symbols_.size());
   const auto keys = symbols + static_cast<std::uint32_t>(all_.sized_symbol.size());
@@ -342,7 +343,8 @@ double Search::alike(const Sequence& sequence, const Parts& parts,
     likeness.push_back(
         0.5 * (static_cast<double>(common) / either + static_cast<double>(common_kinds) / fewer));
   }
-  // Sizes or lives alone don't tell layers from steps, but what stands between the layers of two steps does.
+  // Sizes or lives alone don't tell layers from steps, but what stands between the layers of two
+  // steps does.
   if (by_ != LoopBy::stacks) {
     return std::accumulate(likeness.begin(), likeness.end(), 0.0) /
            static_cast<double>(likeness.size());
@@ -382,8 +384,7 @@ bool Search::rotates(const Sequence& sequence, const Candidate& candidate) const
   }
   const auto often = std::ranges::count_if(
       once, [&](const auto& each) { return each.second * 20 >= rounds * 19; });
-  return rounds >= 2 && once[line] == rounds &&
-         (often >= 3 || (often == 2 && once.size() == 2));
+  return rounds >= 2 && once[line] == rounds && (often >= 3 || (often == 2 && once.size() == 2));
 }
 
 // The part of the bytes allocated between two visits that is freed before the visit after next: a

@@ -599,12 +599,12 @@ void Finder::align_to_end(std::vector<EventIndex>& begin) const {
   begin.front() = begin[1] > length ? begin[1] - length : 0;
 }
 
-// Whether what is allocated from the first of these iterations on is no more than one pass through a
-// model allocates, as far as its parameters tell, which were there before. A size that several
+// Whether what is allocated from the first of these iterations on is no more than one pass through
+// a model allocates, as far as its parameters tell, which were there before. A size that several
 // iterations leave behind is none of these.
 bool Finder::may_be_layers(const std::vector<EventIndex>& begin) const {
   constexpr std::int64_t most_of_parameter = 6;  // its activations, gradients and workspaces
-  std::map<std::int64_t, std::int64_t> before;    // by size, how many live blocks
+  std::map<std::int64_t, std::int64_t> before;   // by size, how many live blocks
   std::map<std::int64_t, std::set<std::ptrdiff_t>> left;  // by size, in which iterations
   std::int64_t allocations = 0;
   for (const auto& each : lifetimes_.unborn) ++before[each.requested];

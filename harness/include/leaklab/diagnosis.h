@@ -131,8 +131,8 @@ struct FailedAllocation {
 struct StepsFound {
   std::int64_t count = 0;  // finished steps of the loop, those before the trace included if known
   std::int64_t seen = 0;   // whole steps in the trace
-  // "annotations", "metadata", "call stacks", "snapshots", "optimizer", "sizes", "lifetimes", "given"
-  // or "none"
+  // "annotations", "metadata", "call stacks", "snapshots", "optimizer", "sizes", "lifetimes",
+  // "given" or "none"
   std::string source = "none";
   double confidence = 0;
   std::int64_t asked = 0;                 // as the caller told; 0: not told

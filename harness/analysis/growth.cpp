@@ -456,7 +456,7 @@ std::vector<Left> multiplied(const Group& group, std::int64_t steps) {
 std::vector<Left> outrun(const Group& group, std::int64_t steps) {
   constexpr std::int64_t parts = 4;
   const auto from = group.first_drop;
-  if (from < 0 || from * 3 > steps || steps - from < 3 * parts) return {};
+  if (from < 0 || steps - from < 3 * parts) return {};
   std::vector<Left> held(static_cast<std::size_t>(steps));
   for (const auto* in : {&group.left, &group.dropped}) {
     for (const auto& each : *in) {
@@ -759,8 +759,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   const auto longest = gaps.longest;
   const bool goes_on_in_its_kinds = ends.quiet_own <= longest;
   const bool goes_on = ends.quiet_own + ends.quiet_others <= longest;
-  if (group.longest_life >= 2 && times == 0) {
-    judged.judgement = Judgement::bounded;
+  if (group.longest_life >= 2 && times < 3) {
     if (auto grown = outrun(group, count); !grown.empty()) {
       judged.judgement = Judgement::outrun;
       // Behind the last free nothing tells what the next one takes away.
@@ -768,8 +767,12 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
       judged.onset = grown.front().step;
       judged.times = std::ssize(grown);
       judged.growth = std::move(grown);
+      return judged;
     }
-    return judged;
+    if (times == 0) {
+      judged.judgement = Judgement::bounded;
+      return judged;
+    }
   }
   const bool usually_frees = group.freed >= 3 * static_cast<std::int64_t>(left.size());
   if (times < 3) {

@@ -355,8 +355,8 @@ double Search::alike(const Sequence& sequence, const Parts& parts,
 }
 
 // Whether the candidate's line is one of several that the program moves through again and again in
-// the outermost function in which it moves at all: each comes once between two visits, whatever
-// else their calls do. Two lines are enough where there are no others.
+// the outermost function in which it moves at all: most of the lines there come once between two
+// visits, whatever else their calls do.
 bool Search::rotates(const Sequence& sequence, const Candidate& candidate) const {
   constexpr std::size_t most_tokens = 100'000;  // looks at a part of a long trace
   const auto line = path(sequence[candidate.at.front()]);
@@ -384,7 +384,7 @@ bool Search::rotates(const Sequence& sequence, const Candidate& candidate) const
   }
   const auto often = std::ranges::count_if(
       once, [&](const auto& each) { return each.second * 20 >= rounds * 19; });
-  return rounds >= 2 && once[line] == rounds && (often >= 3 || (often == 2 && once.size() == 2));
+  return rounds >= 2 && once[line] == rounds && often >= 2 && often * 2 >= std::ssize(once);
 }
 
 // The part of the bytes allocated between two visits that is freed before the visit after next: a

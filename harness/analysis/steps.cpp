@@ -241,6 +241,7 @@ class Finder {
   std::optional<Steps> by_optimizer() const;
   std::optional<Steps> by_loop(LoopBy by) const;
   std::optional<Steps> by_sizes_or_lives() const;
+  EventIndex lowest(EventIndex from, EventIndex to) const;
   bool may_be_layers(const std::vector<EventIndex>& begin) const;
   bool are_parts_of_steps(const Steps& loop) const;
   Steps asked_for() const;
@@ -599,6 +600,24 @@ void Finder::align_to_end(std::vector<EventIndex>& begin) const {
   begin.front() = begin[1] > length ? begin[1] - length : 0;
 }
 
+// The last allocation of the events [from, to) before which least is live of what is freed again.
+EventIndex Finder::lowest(EventIndex from, EventIndex to) const {
+  std::int64_t level = 0;
+  auto least = std::numeric_limits<std::int64_t>::max();
+  auto found = from;
+  for (auto at = from; at < to; ++at) {
+    const auto event = trace_[at];
+    const bool comes = event.kind == EventKind::alloc && lives_[at] != no_event;
+    if (comes && level <= least) {
+      least = level;
+      found = at;
+    }
+    if (comes) level += event.size;
+    if (event.kind == lifetimes_.free_kind) level -= event.size;
+  }
+  return found;
+}
+
 // Whether what is allocated from the first of these iterations on is no more than one pass through
 // a model allocates, as far as its parameters tell, which were there before. A size that several
 // iterations leave behind is none of these.
@@ -651,8 +670,8 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
   const auto end = static_cast<EventIndex>(trace_.size());
   if (by != LoopBy::stacks) {
     align_to_end(loops.begin);
-    // The first iteration allocates more than the others and so does not look like them, nor does
-    // the second one by what came before it.
+    // The first iteration allocates more than the others and so does not look like them, nor do the
+    // next ones by what came before them.
     auto& begin = loops.begin;
     const auto length = begin[1] - begin[0];
     const auto frees = [&](EventIndex first, EventIndex last) {
@@ -661,14 +680,24 @@ std::optional<Steps> Finder::by_loop(LoopBy by) const {
     };
     // The building of the model asks for the sizes of its gradients, and frees little.
     const auto enough = by == LoopBy::sizes ? 0.9 : 0.8;
-    for (int earlier = 0; !asked && earlier < 2; ++earlier) {
+    const auto insert_before = [&](EventIndex from) {
+      begin.insert(begin.begin(), lowest(from, begin[0] - std::min(begin[0], length / 2)));
+      loops.kind.insert(loops.kind.begin(), loops.kind.front());
+    };
+    while (!asked && begin[0] > 0) {
       const auto from = begin[0] - std::min(begin[0], length + length / 2);
       if (holds(from, begin[0], begin[0], begin[1]) < enough ||
           frees(from, begin[0]) * 10 < frees(begin[0], begin[1]) * 7) {
         break;
       }
-      begin.insert(begin.begin(), begin[0] - std::min(begin[0], length));
-      loops.kind.insert(loops.kind.begin(), loops.kind.front());
+      insert_before(from);
+    }
+    // Before it no variable holds a batch that is dropped half-way, so that all in it lives
+    // shorter.
+    const auto freed = frees(0, begin[0]);
+    const auto usually = frees(begin[0], begin[1]);
+    if (!asked && by == LoopBy::lives && freed * 10 >= usually * 7 && freed * 10 <= usually * 13) {
+      insert_before(begin[0] - std::min(begin[0], length + length / 2));
     }
     // The last one frees less, and so may not look like them either.
     const auto usual = begin[begin.size() - 1] - begin[begin.size() - 2];
@@ -796,17 +825,18 @@ void Finder::drop_cut_steps(Steps& steps) const {
   bool failed = false;
   // An allocation that failed and was survived is no end, and one behind all that a step does is
   // none of it.
-  if (end == trace_.size()) {
-    const auto at =
-        std::find_if(trace_.begin() + steps.begin[last], trace_.begin() + end,
-                     [](const TraceEvent& event) { return event.kind == EventKind::oom; });
-    const auto failed_at = static_cast<EventIndex>(at - trace_.begin());
-    failed = failed_at != end;
-    const auto allocations = [&](EventIndex from, EventIndex to) {
-      return std::count_if(trace_.begin() + from, trace_.begin() + to,
-                           [](const TraceEvent& event) { return event.kind == EventKind::alloc; });
-    };
-    if (failed && like(last, failed_at, before) == 1.0 &&
+  const auto oom =
+      std::find_if(trace_.begin() + steps.begin[last], trace_.begin() + end,
+                   [](const TraceEvent& event) { return event.kind == EventKind::oom; });
+  const auto failed_at = static_cast<EventIndex>(oom - trace_.begin());
+  const auto allocations = [&](EventIndex from, EventIndex to) {
+    return std::count_if(trace_.begin() + from, trace_.begin() + to,
+                         [](const TraceEvent& event) { return event.kind == EventKind::alloc; });
+  };
+  // A mark ends with the step that failed, too: nothing is allocated in it any more.
+  if (failed_at != end && (end == trace_.size() || allocations(failed_at, end) == 0)) {
+    failed = true;
+    if (like(last, failed_at, before) == 1.0 &&
         allocations(steps.begin[last], failed_at) >=
             allocations(steps.begin[last - 1], steps.begin[last])) {
       failed = false;
@@ -849,11 +879,13 @@ void Finder::count_before(Steps& steps) const {
   std::int64_t before = 0;
   std::int64_t within = 0;
   std::int64_t last = 0;
-  for (const auto start : spans.start) {
-    before += start < from ? 1 : 0;
-    if (start < from || start >= to) continue;
+  // By their ends: one that calls a closure begins before all that its step does.
+  for (std::size_t span = 0; span < spans.end.size(); ++span) {
+    const auto end = spans.end[span];
+    before += end < from ? 1 : 0;
+    if (end < from || end >= to) continue;
     ++within;
-    last = std::min(steps.of(at_time(start)), steps.count() - 1);
+    last = std::min(steps.of(at_time(spans.start[span])), steps.count() - 1);
   }
   if (within == 0) return;
   const auto training =

@@ -397,7 +397,7 @@ TEST(Diagnosis, a_queue_filled_faster_than_it_is_emptied_leaks_although_things_a
     Program program;
     Training training(program);
     std::vector<std::uint64_t> queue;
-    for (std::size_t step = 0; step < 40; ++step) {
+    for (std::size_t step = 0; step < 42; ++step) {
       training.step();
       for (int result = 0; result < 3; ++result) {
         queue.push_back(program.alloc(Program::line(16), 1024));
@@ -410,7 +410,7 @@ TEST(Diagnosis, a_queue_filled_faster_than_it_is_emptied_leaks_although_things_a
     }
     const auto found = after(program);
     expect_leak(found, 16, 2048, 0);
-    EXPECT_EQ(found.findings.front().live_allocations, 80);
+    EXPECT_EQ(found.findings.front().live_allocations, taken == 1 ? 84 : 86);
     EXPECT_THAT(found.findings.front().reason, HasSubstr("more is added than is taken away"));
   }
 }
@@ -431,21 +431,24 @@ TEST(Diagnosis, a_list_that_is_cleared_is_no_queue_however_its_clearing_falls) {
   }
 }
 
-TEST(Diagnosis, a_queue_that_became_full_is_none_that_grows) {
-  Program program;
-  Training training(program);
-  std::vector<std::uint64_t> queue;
-  for (int step = 0; step < 60; ++step) {
-    training.step();
-    for (int result = 0; result < 3; ++result) {
-      queue.push_back(program.alloc(Program::line(16), 1024));
+TEST(Diagnosis, a_queue_that_became_full_or_hardly_grows_any_more_is_none_that_grows) {
+  for (const bool full : {true, false}) {
+    Program program;
+    Training training(program);
+    std::vector<std::uint64_t> queue;
+    for (int step = 0; step < 60; ++step) {
+      training.step();
+      for (int result = 0; result < 3; ++result) {
+        queue.push_back(program.alloc(Program::line(16), 1024));
+      }
+      const int taken = queue.size() < 40 ? 1 : (!full && step % 15 == 0) ? 2 : 3;
+      for (int each = 0; each < taken; ++each) {
+        program.free(queue.front(), Program::line(17));
+        queue.erase(queue.begin());
+      }
     }
-    for (int each = 0; each < (queue.size() < 60 ? 1 : 3); ++each) {
-      program.free(queue.front(), Program::line(17));
-      queue.erase(queue.begin());
-    }
+    EXPECT_EQ(after(program).verdict, Verdict::clean) << full;
   }
-  EXPECT_EQ(after(program).verdict, Verdict::clean);
 }
 
 TEST(Diagnosis, a_buffer_longer_than_the_trace_is_said_to_look_the_same) {
@@ -591,8 +594,8 @@ TEST(Diagnosis, caches_of_aborted_requests_leak_although_hardly_a_size_is_left_o
     program.marked(fmt::format("request {}", request), [&] {
       random = random * 6364136223846793005u + 1442695040888963407u;
       const auto drawn = static_cast<std::int64_t>((random >> 33) % 20);
-      // One length is left three times, so that it tells a leak by itself.
-      const auto length = request % 15 == 2 ? 3 : drawn;
+      // One length is left three times, and the last of it may be in use.
+      const auto length = request == 17 || request == 32 || request == 44 ? 3 : drawn;
       std::vector<std::uint64_t> cache;
       for (int layer = 0; layer < 4; ++layer) {
         cache.push_back(program.alloc(Program::module(11), 1024 + 192 * length));
@@ -952,8 +955,14 @@ TEST(Diagnosis, without_frames_batches_of_any_size_are_told_by_how_long_their_te
       std::uint64_t random = 7;
       for (int step = 0; step < 40; ++step) {
         random = random * 6364136223846793005u + 1442695040888963407u;
-        training.step(1 + static_cast<std::int64_t>(random >> 33) % sizes);
+        const auto batch = 1 + static_cast<std::int64_t>(random >> 33) % sizes;
+        const auto x = program.alloc({}, 4096 * batch);
+        std::vector<std::uint64_t> saved;
+        for (int layer = 0; layer < 3; ++layer) saved.push_back(program.alloc({}, 4096 * batch));
         if (leaks) program.alloc({}, 640);
+        training.backward(saved);
+        training.optimizer();
+        program.free(x);
       }
       const auto found = after(program);
       EXPECT_EQ(found.steps.count, 40) << sizes;
@@ -964,6 +973,14 @@ TEST(Diagnosis, without_frames_batches_of_any_size_are_told_by_how_long_their_te
       } else {
         EXPECT_EQ(found.verdict, Verdict::clean) << sizes << found.summary;
       }
+      // Where variables hold on to the batch and the loss until there are new ones.
+      Program holding({.frames = false});
+      Training held(holding);
+      for (int step = 0; step < 40; ++step) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        held.step(1 + static_cast<std::int64_t>(random >> 33) % sizes);
+      }
+      EXPECT_EQ(after(holding).steps.count, 40) << sizes;
     }
   }
 }
@@ -1016,7 +1033,7 @@ TEST(Diagnosis, without_frames_what_the_first_step_makes_once_is_no_part_of_a_le
   }
   const auto found = after(program);
   EXPECT_EQ(found.verdict, Verdict::leak) << found.summary;
-  EXPECT_NEAR(found.bytes_per_step, 1232, 20);
+  EXPECT_NEAR(found.bytes_per_step, 1232, 20) << found.summary;
 }
 
 TEST(Diagnosis, without_frames_a_copy_made_once_is_no_part_of_a_leak_of_another_size) {

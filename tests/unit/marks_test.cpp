@@ -1,4 +1,5 @@
 // Steps that the program, its profiler, its optimizer or the caller tells of.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -370,6 +371,49 @@ TEST(Marks, closures_that_an_optimizer_calls_in_one_step_are_parts_of_it) {
   const auto only = after_closures(1, 16);
   EXPECT_EQ(only.verdict, Verdict::undecided) << only.summary;
   EXPECT_THAT(only.summary, HasSubstr("parts of one or two steps"));
+}
+
+TEST(Marks, an_optimizers_step_that_calls_a_closure_begins_with_its_own_step) {
+  // A tensor from before the trace, freed in the first step, makes that step look cut.
+  Program program;
+  const auto earlier = program.forgotten(4096);
+  for (int step = 0; step < 12; ++step) {
+    program.marked("Optimizer.step#LBFGS.step", [&] {
+      if (step == 0) {
+        program.free(earlier);
+        return;
+      }
+      const auto out = program.alloc(Program::module(Program::called("closure", 31, 11)), 4096);
+      program.alloc(Program::called("closure", 32, 11), 640);
+      program.free(program.alloc({}, 4096));
+      program.free(out);
+    });
+  }
+  const auto found = after(program);
+  EXPECT_EQ(found.steps.source, "optimizer");
+  EXPECT_EQ(found.steps.seen, 11);
+  EXPECT_EQ(found.steps.count, 12);
+}
+
+TEST(Marks, a_step_that_fails_is_none_although_its_mark_ends_with_it) {
+  for (const bool goes_on : {false, true}) {
+    Program program;
+    Training training(program);
+    for (int step = 0; step < 12; ++step) {
+      program.marked(fmt::format("step {}", step), [&] {
+        training.step();
+        program.alloc(Program::line(16), 4096);
+        if (step == 11) {
+          program.fail(std::int64_t{1} << 33, 1 << 20, Program::line(17));
+          if (goes_on) program.free(program.alloc(Program::line(18), 512));
+        }
+        if (step < 11) program.free(program.alloc(Program::line(17), 2048));
+      });
+    }
+    // What the exception held.
+    training.end();
+    EXPECT_EQ(after(program).steps.count, goes_on ? 12 : 11);
+  }
 }
 
 TEST(Marks, iterations_of_which_an_optimizer_made_one_or_two_steps_are_parts_of_these) {

@@ -898,5 +898,46 @@ TEST(Steps, that_call_helpers_at_random_are_those_whose_lines_come_one_after_the
   }
 }
 
+TEST(Steps, are_none_that_a_branch_taken_at_random_makes) {
+  // Six branches of two lines each, of which each iteration takes one, and nothing that all do.
+  Program program;
+  std::uint64_t random = 9;
+  for (int iteration = 0; iteration < 90; ++iteration) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    const auto line = 20 + 2 * ((random >> 33) % 6);
+    for (std::uint64_t call = 0; call < 1 + (random >> 61); ++call) {
+      const auto helper =
+          Program::called(fmt::format("helper{}", (random >> (40 + call)) % 50), 100 + call, line);
+      program.free(program.alloc(helper, 4096), helper);
+    }
+    if (line == 30) program.alloc(Program::line(31), 640);
+    program.free(program.alloc(Program::line(line + 1), 512), Program::line(line + 1));
+  }
+  EXPECT_EQ(after(program).verdict, Verdict::undecided);
+}
+
+TEST(Steps, are_none_of_an_inner_function_that_calls_helpers_at_random) {
+  Program program;
+  Training training(program);
+  std::uint64_t random = 5;
+  for (int step = 0; step < 40; ++step) {
+    training.step();
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    for (std::uint64_t round = 0; round < 1 + (random >> 62); ++round) {
+      program.free(program.alloc(Program::called("augment", 30, 18), 2048), Program::line(18));
+      for (std::uint64_t call = 0; call < 6; ++call) {
+        auto helper = Program::called("augment", 31, 18);
+        const auto drawn = (random >> (9 * round + 3 * call)) % 400;
+        helper.insert(helper.begin(), {"/home/me/train.py", fmt::format("helper{}", drawn), 70});
+        program.free(program.alloc(helper, 4096), helper);
+      }
+      program.free(program.alloc(Program::called("augment", 32, 18), 2048), Program::line(18));
+    }
+    program.alloc(Program::line(19), 777);
+  }
+  expect_leak(after(program), 19, 777, 0);
+  expect_steps(program, 40, 19);
+}
+
 }  // namespace
 }  // namespace leaklab

@@ -36,18 +36,34 @@ std::vector<History::Frame> frames_of(const Snapshot& snapshot, StackId stack) {
 struct Selection {
   std::vector<bool> steps;
   std::set<std::uint32_t> stacks;
+  bool earlier = false;  // and what was live before the first step
 };
 
-// Allocations that the selection leaves out are gone with their frees, and so is what was allocated
-// before the first step. What a step that is left out frees is freed at the end of the one before.
+// Allocations that the selection leaves out are gone with their frees. What a step that is left out
+// frees is freed at the end of the one before.
 History select(const History& history, const Selection& selection) {
   History kept;
   kept.stacks = history.stacks;
   constexpr auto gone = std::numeric_limits<std::uint32_t>::max();
   std::map<std::uint32_t, std::uint32_t> numbers;
   std::size_t event = history.boundaries.front();
-  kept.boundaries.push_back(0);
   std::uint32_t next = 0;
+  if (selection.earlier) {
+    std::map<std::uint32_t, History::Event> live;
+    for (std::size_t at = 0; at < event; ++at) {
+      const auto& each = history.events[at];
+      if (!each.alloc) {
+        live.erase(each.allocation);
+      } else if (selection.stacks.contains(each.stack)) {
+        live[each.allocation] = each;
+      }
+    }
+    for (auto& [number, each] : live) {
+      numbers[number] = each.allocation = next++;
+      kept.events.push_back(each);
+    }
+  }
+  kept.boundaries.push_back(kept.events.size());
   for (std::size_t step = 0; step < selection.steps.size(); ++step) {
     const bool stays = selection.steps[step];
     for (; event < history.boundaries[step + 1]; ++event) {
@@ -117,7 +133,7 @@ Gist gist_of(const Diagnosis& diagnosis) {
 }
 
 // Allocations and frees of each step. What is live at the end and was allocated on a leaking line
-// is a leak.
+// is a leak. What was there before is allocated at the beginning of the first step, and is none.
 Pattern steps_of(const History& history, const std::vector<bool>& leaking_stacks) {
   const auto steps = history.boundaries.size() - 1;
   Pattern pattern;
@@ -128,9 +144,14 @@ Pattern steps_of(const History& history, const std::vector<bool>& leaking_stacks
   }
   std::map<std::uint32_t, std::pair<std::int64_t, std::int64_t>> places;
   std::size_t event = 0;
+  for (; event < history.boundaries.front(); ++event) {
+    const auto& at = history.events[event];
+    places[at.allocation] = {0, static_cast<std::int64_t>(event)};
+    pattern.steps.front().push_back({Op::Kind::alloc, at.bytes, 0, 0});
+  }
   for (std::size_t step = 0; step < steps; ++step) {
     const auto number = static_cast<std::int64_t>(step);
-    std::int64_t index = 0;
+    auto index = std::ssize(pattern.steps[step]);
     for (; event < history.boundaries[step + 1]; ++event) {
       const auto& at = history.events[event];
       Op op;
@@ -149,6 +170,28 @@ Pattern steps_of(const History& history, const std::vector<bool>& leaking_stacks
     }
   }
   return pattern;
+}
+
+// What the same place of the period before freed after more steps than follow in the history is no
+// leak: it is not due yet.
+void spare_what_is_not_due(Pattern& pattern, std::int64_t period) {
+  const auto steps = static_cast<std::int64_t>(pattern.steps.size());
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> lives;  // steps, by step and place
+  for (std::int64_t step = 0; step < steps; ++step) {
+    for (const auto& op : pattern.steps[static_cast<std::size_t>(step)]) {
+      if (op.kind == Op::Kind::free) lives[{step - op.steps_ago, op.index}] = op.steps_ago;
+    }
+  }
+  for (auto step = period; step < steps; ++step) {
+    std::int64_t index = 0;
+    for (auto& op : pattern.steps[static_cast<std::size_t>(step)]) {
+      if (op.kind == Op::Kind::free) continue;
+      const auto before = lives.find({step - period, index++});
+      if (op.kind == Op::Kind::leak && before != lives.end() && step + before->second >= steps) {
+        op.kind = Op::Kind::alloc;
+      }
+    }
+  }
 }
 
 // The least period with which the last steps are exactly those before them; 0: none.
@@ -201,9 +244,18 @@ class Reducer {
       if (event.alloc) selection_.stacks.insert(event.stack);
     }
     find_needed(diagnosis);
+    const auto told = gist_of(diagnosis);
     wanted_ = gist(selection_);
     // The class may differ: a history has steps of one kind only.
-    if (!tells_the_same(wanted_, gist_of(diagnosis))) return;  // as it is, then
+    if (!tells_the_same(wanted_, told)) {
+      // An optimizer, say, that is left behind when the second one comes was made before.
+      selection_.earlier = true;
+      wanted_ = gist(selection_);
+    }
+    if (!tells_the_same(wanted_, told)) {
+      selection_.earlier = false;
+      return;  // as it is, then
+    }
     const bool irregular = diagnosis.verdict == Verdict::leak && diagnosis.period == 0;
     if (irregular) {
       keep_enough_steps();
@@ -412,6 +464,7 @@ Pattern pattern_of(const History& history, const std::vector<bool>& leaking_stac
   const bool leaks = std::ranges::any_of(leaking_stacks, std::identity());
   if (period > 0 && period <= steps) {
     pattern.period = period;
+    spare_what_is_not_due(pattern, period);
   } else {
     pattern.period = leaks ? steps : exact_period(pattern);
     if (pattern.period == 0) pattern.period = std::max<std::int64_t>(1, steps / 2);

@@ -762,8 +762,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   if (group.longest_life >= 2 && times < 3) {
     if (auto grown = outrun(group, count); !grown.empty()) {
       judged.judgement = Judgement::outrun;
-      // Behind the last free nothing tells what the next one takes away.
-      judged.trusted = std::ranges::max(group.removed, {}, &Left::step).step;
+      judged.trusted = count;
       judged.onset = grown.front().step;
       judged.times = std::ssize(grown);
       judged.growth = std::move(grown);

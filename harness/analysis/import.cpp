@@ -194,6 +194,31 @@ void spare_what_is_not_due(Pattern& pattern, std::int64_t period) {
   }
 }
 
+// What is larger in each of the last periods by the same, and freed, is one that is replaced by a
+// larger one.
+void let_grow(Pattern& pattern, std::int64_t period) {
+  const auto steps = static_cast<std::int64_t>(pattern.steps.size());
+  if (steps < 3 * period) return;
+  const auto allocations = [&](std::int64_t step) {
+    std::vector<Op*> found;
+    for (auto& op : pattern.steps[static_cast<std::size_t>(step)]) {
+      if (op.kind != Op::Kind::free) found.push_back(&op);
+    }
+    return found;
+  };
+  for (auto step = steps - period; step < steps; ++step) {
+    const auto last = allocations(step);
+    const auto before = allocations(step - period);
+    const auto first = allocations(step - 2 * period);
+    if (before.size() != last.size() || first.size() != last.size()) continue;
+    for (std::size_t at = 0; at < last.size(); ++at) {
+      const auto grown = last[at]->bytes - before[at]->bytes;
+      if (last[at]->kind != Op::Kind::alloc || grown <= 0) continue;
+      if (before[at]->bytes - first[at]->bytes == grown) last[at]->growth = grown;
+    }
+  }
+}
+
 // The least period with which the last steps are exactly those before them; 0: none.
 std::int64_t exact_period(const Pattern& pattern) {
   const auto steps = static_cast<std::int64_t>(pattern.steps.size());
@@ -465,6 +490,7 @@ Pattern pattern_of(const History& history, const std::vector<bool>& leaking_stac
   if (period > 0 && period <= steps) {
     pattern.period = period;
     spare_what_is_not_due(pattern, period);
+    if (leaks) let_grow(pattern, period);
   } else {
     pattern.period = leaks ? steps : exact_period(pattern);
     if (pattern.period == 0) pattern.period = std::max<std::int64_t>(1, steps / 2);

@@ -19,9 +19,8 @@ constexpr std::int64_t large_block = std::int64_t{2} << 20;
 
 [[noreturn]] void fail(std::size_t line, std::string_view word) {
   throw UsageError(
-      fmt::format("line {} of the pattern has '{}', which is neither a number of bytes nor "
-                  "-STEPS.INDEX; import "
-                  "the file again",
+      fmt::format("line {} of the pattern has '{}', which is neither a number of bytes, with ! or "
+                  "+BYTES for a leak, nor -STEPS.INDEX; import the file again",
                   line, word));
 }
 
@@ -46,6 +45,12 @@ Op op_of(std::string_view word, std::size_t line) {
   }
   const bool leaks = word.ends_with('!');
   op.kind = leaks ? Op::Kind::leak : Op::Kind::alloc;
+  const auto plus = word.find('+');
+  if (plus != std::string_view::npos) {
+    op.growth = number(word.substr(plus + 1), line, word);
+    op.bytes = number(word.substr(0, plus), line, word);
+    return op;
+  }
   op.bytes = number(word.substr(0, word.size() - (leaks ? 1 : 0)), line, word);
   return op;
 }
@@ -62,6 +67,7 @@ std::vector<Op> step_of(std::string_view text, std::size_t line) {
 
 std::string word_of(const Op& op) {
   if (op.kind == Op::Kind::free) return fmt::format("-{}.{}", op.steps_ago, op.index);
+  if (op.growth > 0) return fmt::format("{}+{}", op.bytes, op.growth);
   return fmt::format("{}{}", op.bytes, op.kind == Op::Kind::leak ? "!" : "");
 }
 
@@ -73,16 +79,33 @@ const std::vector<Op>& Pattern::at(std::int64_t index) const {
   return steps[static_cast<std::size_t>(index)];
 }
 
+std::int64_t Pattern::bytes(const Op& op, std::int64_t index, bool fault) const {
+  const auto count = static_cast<std::int64_t>(steps.size());
+  const auto repetition = index < count ? 0 : (index - count) / period + 1;
+  return op.bytes + (fault ? repetition * op.growth : 0);
+}
+
 Growth Pattern::growth() const {
   Growth growth;
   bool rounds_exactly = true;
+  bool grows = false;
   for (auto step = warmup(); step < static_cast<std::int64_t>(steps.size()); ++step) {
     for (const auto& op : at(step)) {
+      grows = grows || op.growth > 0;
       if (op.kind != Op::Kind::leak) continue;
       growth.tensor(op.bytes);
       rounds_exactly = rounds_exactly && (op.bytes <= exact_small ||
                                           (op.bytes >= exact_large && op.bytes % large_block == 0));
     }
+  }
+  if (grows) {
+    // What a step frees again does not count, and the peak depends on what is live beside.
+    const auto count = settled() + period;
+    const auto levels_of = levels(count, true);
+    const auto grown = levels_of.back() - levels_of[static_cast<std::size_t>(settled() - 1)];
+    growth.on("requested", grown - growth.per_period("requested"));
+    growth.unpredicted("peak");
+    rounds_exactly = false;
   }
   if (!rounds_exactly) growth.unpredicted("allocated");
   return growth.every(period);
@@ -104,8 +127,8 @@ std::vector<std::int64_t> Pattern::levels(std::int64_t count, bool fault) const 
     auto& own = live.emplace_back();
     for (const auto& op : at(step)) {
       if (op.kind != Op::Kind::free) {
-        own.push_back(op.bytes);
-        level += op.bytes;
+        own.push_back(bytes(op, step, fault));
+        level += own.back();
         continue;
       }
       const auto which = static_cast<std::size_t>(op.index);
@@ -116,10 +139,10 @@ std::vector<std::int64_t> Pattern::levels(std::int64_t count, bool fault) const 
     std::size_t which = 0;
     for (const auto& op : at(step)) {
       if (op.kind == Op::Kind::free) continue;
-      auto& bytes = own[which++];
+      auto& held = own[which++];
       if (op.kind != Op::Kind::leak) continue;
-      if (!fault) level -= bytes;
-      bytes = 0;  // out of reach of a free
+      if (!fault) level -= held;
+      held = 0;  // out of reach of a free
     }
     levels.push_back(level);
   }

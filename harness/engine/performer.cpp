@@ -19,7 +19,8 @@ void Performer::step(std::int64_t index, bool fault) {
       const auto which = static_cast<std::size_t>(op.index);
       if (ago < steps_.size() && which < steps_[ago].size()) steps_[ago][which].reset();
     } else {
-      own.push_back(torch::empty({op.bytes}, torch::dtype(torch::kByte).device(device_)));
+      own.push_back(torch::empty({pattern_.bytes(op, index, fault)},
+                                 torch::dtype(torch::kByte).device(device_)));
     }
   }
   std::size_t which = 0;

@@ -35,7 +35,8 @@ TEST(Pattern, a_text_is_one_line_a_step_after_the_number_of_steps_that_repeat) {
 }
 
 TEST(Pattern, its_text_is_read_back_as_it_was) {
-  for (const std::string text : {"1\n64!\n", "2\n8 8! -0.0\n\n16 -1.1\n", "3\n\n\n\n1!\n"}) {
+  for (const std::string text :
+       {"1\n64!\n", "1\n8\n64+8 -1.0\n", "2\n8 8! -0.0\n\n16 -1.1\n", "3\n\n\n\n1!\n"}) {
     EXPECT_EQ(to_text(parse_pattern(text)), text);
   }
 }
@@ -58,6 +59,19 @@ TEST(Pattern, its_levels_are_what_is_live_after_each_step) {
   EXPECT_EQ(pattern.settled(), 3);
 }
 
+TEST(Pattern, a_tensor_that_is_replaced_by_a_larger_one_grows_with_each_repetition) {
+  // One grows and is replaced, another one grows and is freed at once.
+  const auto pattern = parse_pattern("2\n100\n100 -1.0\n110+20 -1.0 50+7 -0.1\n100 -1.0 3!\n");
+  EXPECT_THAT(pattern.levels(7, true), ElementsAre(100, 100, 110, 103, 133, 106, 156));
+  EXPECT_THAT(pattern.levels(7, false), ElementsAre(100, 100, 110, 100, 110, 100, 110));
+  const auto cat = parse_pattern("1\n100\n110+10 -1.0\n");
+  EXPECT_THAT(cat.levels(4, true), ElementsAre(100, 110, 120, 130));
+  EXPECT_EQ(cat.growth().per_period("requested"), 10);
+  EXPECT_EQ(cat.growth().per_period("live_allocations"), 0);
+  EXPECT_FALSE(cat.growth().predicts("peak"));
+  EXPECT_FALSE(cat.growth().predicts("allocated"));
+}
+
 TEST(Pattern, it_predicts_the_leaks_of_one_period) {
   const auto growth = parse_pattern("2\n512!\n100! 7\n600!\n").growth();
   EXPECT_EQ(growth.per_period("requested"), 700);
@@ -75,6 +89,8 @@ TEST(Pattern, the_rounding_of_sizes_that_the_allocator_may_not_split_is_not_pred
 
 TEST(Pattern, a_text_that_is_none_is_refused_by_word_and_line) {
   EXPECT_THAT(refusal("1\n64 6x4\n"), HasSubstr("line 2 of the pattern has '6x4'"));
+  EXPECT_THAT(refusal("1\n64+x\n"), HasSubstr("'64+x'"));
+  EXPECT_THAT(refusal("1\n64+8!\n"), HasSubstr("'64+8!'"));
   EXPECT_THAT(refusal("1\n64 -1\n"), HasSubstr("'-1'"));
   EXPECT_THAT(refusal("1\n64 -1.\n"), HasSubstr("'-1.'"));
   EXPECT_THAT(refusal("1\n99999999999999999999\n"), HasSubstr("'99999999999999999999'"));

@@ -19,9 +19,10 @@ struct Imported {
   Diagnosis diagnosis;           // of the whole file
   std::int64_t allocations = 0;  // of the file
   std::int64_t kept = 0;         // of the pattern
-  // The allocations that stay do not add up to the leak, such as where a larger tensor replaces a
-  // smaller one, or where a line that leaks also allocates what stays but once: the pattern is one
-  // allocation a period, or where there is none one of the mean in each step.
+  // The allocations that stay do not add up to the leak, such as where a tensor is replaced by one
+  // that is larger by ever different amounts, or where a line that leaks also allocates what stays
+  // but once: the pattern is one allocation a period, or where there is none one of the mean in
+  // each step.
   bool merely_grows = false;
 };
 

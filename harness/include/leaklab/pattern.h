@@ -15,8 +15,10 @@ namespace leaklab {
 // long as the run lasts.
 //
 // As text: the number of steps that repeat, then one line a step. A word is the bytes of an
-// allocation, with a ! after it where it is the leak, or -S.I: what the allocation I of S steps ago
-// has is freed. "1\n64 64! -0.0\n" is one step that allocates twice and frees the first.
+// allocation, with a ! after it where it is the leak and +G where what leaks is that it is G bytes
+// larger in each repetition; or -S.I: what the allocation I of S steps ago has is freed.
+// "1\n64 64! -0.0\n" is one step that allocates twice and frees the first, and "1\n64+8 -1.0\n" one
+// whose tensor is replaced by a larger one.
 struct Pattern {
   struct Op {
     enum class Kind : std::uint8_t { alloc, leak, free };
@@ -24,6 +26,7 @@ struct Pattern {
     std::int64_t bytes = 0;      // of an allocation
     std::int64_t steps_ago = 0;  // of a free
     std::int64_t index = 0;      // of a free: which allocation of that step
+    std::int64_t growth = 0;     // of an allocation: bytes more in each repetition, as the leak
     friend bool operator==(const Op&, const Op&) = default;
   };
   std::vector<std::vector<Op>> steps;
@@ -31,6 +34,8 @@ struct Pattern {
 
   // Step `index` of a run of any length.
   const std::vector<Op>& at(std::int64_t index) const;
+  // Bytes that an allocation of step `index` asks for, with the leak or without.
+  std::int64_t bytes(const Op& op, std::int64_t index, bool fault) const;
   // Steps that come before the ones that repeat.
   std::int64_t warmup() const { return static_cast<std::int64_t>(steps.size()) - period; }
   // What the leaks of one period add.

@@ -744,9 +744,14 @@ bool DeviceDiagnosis::is_made_up_for() const {
   return leaked > 0 && steps >= 3 && steps * 2 >= steps_.count() && freed * 10 >= leaked * 8;
 }
 
-// Whether the level rose in each of the last steps although no place leaks by the rules.
+// Whether the level rose in each of the last steps, or evenly all the while, although no place leaks
+// by the rules.
 bool DeviceDiagnosis::level_rises() const {
   const auto& level = result.steps.live_after;
+  const std::span<const std::int64_t> levels(level);
+  if (rises_evenly(levels)) return true;
+  // Without frames, what fills up at first hides what one line does all the while.
+  if (!sites_.any_frames() && rises_evenly(levels.last(levels.size() / 2))) return true;
   const auto count = static_cast<std::int64_t>(level.size());
   const auto least = std::max<std::int64_t>(6, count * 2 / 3);
   if (count <= least) return false;
@@ -862,7 +867,7 @@ void DeviceDiagnosis::decide() {
                            named(suspect_site_), suspect_times_, seen));
   } else if (level_rises()) {
     drop(
-        "the level rises in each step and no line keeps what it allocates: sizes grow; record "
+        "the level rises all the while and no line keeps what it allocates: sizes grow; record "
         "until they no longer do");
   } else if (is_one_hill()) {
     drop(

@@ -286,25 +286,50 @@ std::vector<Group> Grouping::finished() {
   return found;
 }
 
-// In how many steps, up to the end of the trace, one tensor of the place was replaced by a larger
-// one; 0 where that is not what the place does.
-std::int64_t replaced_by_larger(const Group& group, std::int64_t steps) {
+// By kind of step, whether steps of it leave something.
+std::array<bool, 256> own_kinds(const std::vector<Left>& left, const Steps& steps) {
+  std::array<bool, 256> own{};
+  for (const auto& each : left) own[steps.kind[static_cast<std::size_t>(each.step)]] = true;
+  return own;
+}
+
+// The steps of the kinds that leave something, or hold it, in these.
+std::vector<std::int64_t> steps_of_own_kinds(const std::vector<Left>& series, const Steps& steps) {
+  const auto own = own_kinds(series, steps);
+  std::vector<std::int64_t> found;
+  for (std::int64_t step = 0; step < steps.count(); ++step) {
+    if (own[steps.kind[static_cast<std::size_t>(step)]]) found.push_back(step);
+  }
+  return found;
+}
+
+// In how many steps, up to the last one of its kinds, one tensor of the place was replaced by a
+// larger one; 0 where that is not what the place does. What an evaluation comes between lives the
+// longer for it.
+std::int64_t replaced_by_larger(const Group& group, const Steps& steps) {
   const auto& held = group.held;
-  if (group.size != -1 || group.longest_life < 0 || group.longest_life > 2 || held.size() < 3 ||
-      group.left.size() > 2 || held.back().step < steps - 2) {
+  if (group.size != -1 || group.longest_life < 0 || held.size() < 3 || group.left.size() > 2) {
     return 0;
   }
+  const auto own = steps_of_own_kinds(held, steps);
+  const auto place = [&](const Left& each) {
+    return std::ranges::lower_bound(own, each.step) - own.begin();
+  };
+  if (place(held.back()) < std::ssize(own) - 2) return 0;
   // From the end backwards as long as it holds.
   std::int64_t rising = 1;
+  std::int64_t longest = 1;  // from one of its steps to the next
   for (auto at = held.size() - 1; at > 0; --at) {
     const auto& now = held[at];
     const auto& before = held[at - 1];
-    if (now.step != before.step + 1 || now.count != before.count || now.bytes <= before.bytes) {
+    if (place(now) != place(before) + 1 || now.count != before.count || now.bytes <= before.bytes) {
       break;
     }
+    longest = std::max(longest, now.step - before.step);
     ++rising;
   }
-  return rising >= std::max<std::int64_t>(3, steps * 2 / 3) ? rising : 0;
+  if (group.longest_life > longest + 1) return 0;
+  return rising >= std::max<std::int64_t>(3, std::ssize(own) * 2 / 3) ? rising : 0;
 }
 
 // Steps from one to the next, sorted.
@@ -321,13 +346,6 @@ struct Gaps {
   std::int64_t longest = 1;
   std::int64_t median = 1;
 };
-
-// By kind of step, whether steps of it leave something.
-std::array<bool, 256> own_kinds(const std::vector<Left>& left, const Steps& steps) {
-  std::array<bool, 256> own{};
-  for (const auto& each : left) own[steps.kind[static_cast<std::size_t>(each.step)]] = true;
-  return own;
-}
 
 Gaps gaps_of(const std::vector<Left>& left) {
   std::vector<std::int64_t> gaps;
@@ -456,7 +474,7 @@ std::vector<Left> multiplied(const Group& group, std::int64_t steps) {
 std::vector<Left> outrun(const Group& group, std::int64_t steps) {
   constexpr std::int64_t parts = 4;
   const auto from = group.first_drop;
-  if (from < 0 || steps - from < 3 * parts) return {};
+  if (from < 0 || from >= steps) return {};
   std::vector<Left> held(static_cast<std::size_t>(steps));
   for (const auto* in : {&group.left, &group.dropped}) {
     for (const auto& each : *in) {
@@ -471,26 +489,16 @@ std::vector<Left> outrun(const Group& group, std::int64_t steps) {
     held[static_cast<std::size_t>(each.step)].bytes -= each.bytes;
     held[static_cast<std::size_t>(each.step)].count -= each.count;
   }
+  std::vector<std::int64_t> levels;  // since the first free
   for (std::size_t at = 0; at < held.size(); ++at) {
     held[at].step = static_cast<std::int64_t>(at);
-    if (at == 0) continue;
-    held[at].bytes += held[at - 1].bytes;
-    held[at].count += held[at - 1].count;
+    if (at > 0) {
+      held[at].bytes += held[at - 1].bytes;
+      held[at].count += held[at - 1].count;
+    }
+    if (held[at].step >= from) levels.push_back(held[at].bytes);
   }
-  if (std::ranges::find(takes, false) != takes.end()) return {};
-  std::array<std::int64_t, parts> least{};
-  for (std::int64_t part = 0; part < parts; ++part) {
-    const auto begin = held.begin() + from + (steps - from) * part / parts;
-    const auto end = held.begin() + from + (steps - from) * (part + 1) / parts;
-    least[static_cast<std::size_t>(part)] =
-        std::min_element(begin, end, [](const Left& left, const Left& right) {
-          return left.bytes < right.bytes;
-        })->bytes;
-  }
-  for (std::size_t part = 1; part < parts; ++part) {
-    const auto grown = least[part] - least[part - 1];
-    if (grown <= 0 || grown * 2 * (parts - 1) < least.back() - least.front()) return {};
-  }
+  if (std::ranges::find(takes, false) != takes.end() || !rises_evenly(levels)) return {};
   for (auto at = held.size() - 1; at-- > 0;) {
     held[at].bytes = std::min(held[at].bytes, held[at + 1].bytes);
     held[at].count = std::min(held[at].count, held[at + 1].count);
@@ -707,7 +715,7 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   if (count == 0) return judged;
   const auto& stack = sites.stack(group.stack);
   judged.trusted = count;
-  if (const auto rising = replaced_by_larger(group, count); rising > 0) {
+  if (const auto rising = replaced_by_larger(group, steps); rising > 0) {
     judged.judgement = rising >= 6 ? Judgement::replaced : Judgement::suspect;
     for (std::size_t at = 1; at < group.held.size(); ++at) {
       judged.growth.push_back(
@@ -811,6 +819,13 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
     judged.judgement = by_chance ? Judgement::suspect : Judgement::stopped;
     return judged;
   }
+  // No size twice: a cache by shape, which finds ever fewer shapes that are new.
+  std::int64_t all = 0;
+  for (const auto& each : left) all += each.count;
+  if (group.size < 0 && !regular && group.sizes == all && late * 5 < std::ssize(left) * 2) {
+    judged.judgement = Judgement::suspect;
+    return judged;
+  }
   const bool many = left.size() >= 5 && longest * 3 <= count;
   if (!regular && !many) {
     // Steps on end that kept something once, such as what a collector has promoted, are no habit.
@@ -822,6 +837,23 @@ Judged judge(const Group& group, const Steps& steps, const Sites& sites) {
   }
   judged.judgement = only_in_last_phase(left, steps) ? Judgement::one_phase : Judgement::leak;
   return judged;
+}
+
+bool rises_evenly(std::span<const std::int64_t> levels) {
+  constexpr std::size_t parts = 4;
+  if (levels.size() < 3 * parts) return false;
+  std::array<std::int64_t, parts> least{};
+  for (std::size_t part = 0; part < parts; ++part) {
+    const auto begin = levels.size() * part / parts;
+    const auto end = levels.size() * (part + 1) / parts;
+    least[part] = std::ranges::min(levels.subspan(begin, end - begin));
+  }
+  for (std::size_t part = 1; part < parts; ++part) {
+    const auto grown = least[part] - least[part - 1];
+    const auto mean = (least.back() - least.front()) / std::int64_t{parts - 1};
+    if (grown <= 0 || grown * 2 < mean) return false;
+  }
+  return true;
 }
 
 std::vector<Left> summed(std::vector<Left> parts) {

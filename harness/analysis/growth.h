@@ -83,6 +83,10 @@ struct Rate {
 // step is in it once at most.
 Rate rate_of(std::span<const Left> added, std::int64_t begin, std::int64_t end);
 
+// Whether levels by step grow evenly: the least of each quarter is larger than that of the one
+// before, and by half the mean or more. False for fewer than twelve.
+bool rises_evenly(std::span<const std::int64_t> levels);
+
 // Sorted by step, what has the same step added up.
 std::vector<Left> summed(std::vector<Left> parts);
 

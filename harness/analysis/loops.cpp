@@ -206,20 +206,29 @@ std::vector<Candidate> Search::candidates(const Sequence& sequence, bool outermo
   };
   std::vector<std::uint32_t> visits(keys);
   visit([&](std::uint32_t key, std::uint32_t) { ++visits[key]; });
-  // The most frequent size of each line: a size that comes far more rarely is an exception in it.
-  std::vector<std::uint32_t> most_of_symbol(symbols);
+  // By line, how often each of its sizes comes, in ascending order.
+  std::vector<std::vector<std::uint32_t>> sizes(symbols);
   for (std::uint32_t sized = 1; sized < all_.sized_symbol.size(); ++sized) {
-    auto& most = most_of_symbol[all_.sized_symbol[sized]];
-    most = std::max(most, visits[symbols + sized]);
+    sizes[all_.sized_symbol[sized]].push_back(visits[symbols + sized]);
   }
+  for (auto& times : sizes) std::ranges::sort(times);
+  // A size that comes far more rarely than another one of its line is an exception in it, and one
+  // of many that come by chance is none that each iteration has.
+  const auto is_rare = [&](std::uint32_t symbol, std::uint32_t times) {
+    const auto& all = sizes[symbol];
+    const auto as_often = std::ranges::lower_bound(all, times - times / 4);
+    const auto of_these = std::accumulate(as_often, all.end(), std::int64_t{0});
+    return times * 4 < all.back() || of_these * 2 < std::int64_t{visits[symbol]};
+  };
   std::vector<std::uint32_t> row(keys, HashIndex::none);
   std::vector<Candidate> found;
   for (std::uint32_t key = 0; key < keys; ++key) {
     if (visits[key] < 3) continue;
     if (key >= symbols) {
       const auto symbol = all_.sized_symbol[key - symbols];
-      const bool rare = visits[key] * 4 < most_of_symbol[symbol];
-      if (symbols_[symbol].direct ? rare : visits[key] < least_calls_) continue;
+      if (symbols_[symbol].direct ? is_rare(symbol, visits[key]) : visits[key] < least_calls_) {
+        continue;
+      }
     }
     if (wish_.count != 0 && std::abs(static_cast<std::int64_t>(visits[key]) - wish_.count) > 1) {
       continue;

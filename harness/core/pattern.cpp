@@ -48,6 +48,7 @@ Op op_of(std::string_view word, std::size_t line) {
   const auto plus = word.find('+');
   if (plus != std::string_view::npos) {
     op.growth = number(word.substr(plus + 1), line, word);
+    if (op.growth == 0) fail(line, word);
     op.bytes = number(word.substr(0, plus), line, word);
     return op;
   }

@@ -91,6 +91,7 @@ TEST(Pattern, a_text_that_is_none_is_refused_by_word_and_line) {
   EXPECT_THAT(refusal("1\n64 6x4\n"), HasSubstr("line 2 of the pattern has '6x4'"));
   EXPECT_THAT(refusal("1\n64+x\n"), HasSubstr("'64+x'"));
   EXPECT_THAT(refusal("1\n64+8!\n"), HasSubstr("'64+8!'"));
+  EXPECT_THAT(refusal("1\n64+0\n"), HasSubstr("'64+0'"));
   EXPECT_THAT(refusal("1\n64 -1\n"), HasSubstr("'-1'"));
   EXPECT_THAT(refusal("1\n64 -1.\n"), HasSubstr("'-1.'"));
   EXPECT_THAT(refusal("1\n99999999999999999999\n"), HasSubstr("'99999999999999999999'"));

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 
@@ -106,11 +107,13 @@ bool tells_the_same_lines(const Gist& left, const Gist& right) {
          });
 }
 
-// Whether they differ in classes at most.
-bool tells_the_same(const Gist& left, const Gist& right) {
-  return tells_the_same_lines(left, right) &&
-         std::ranges::equal(left.findings, right.findings, {}, &Gist::Finding::bytes,
-                            &Gist::Finding::bytes);
+// Whether a history tells what its file does. It has steps of one kind only and nothing after them,
+// so the class may differ, and how much a line held that does not leak.
+bool tells_the_same(const Gist& history, const Gist& file) {
+  return tells_the_same_lines(history, file) &&
+         (file.verdict != Verdict::leak ||
+          std::ranges::equal(history.findings, file.findings, {}, &Gist::Finding::bytes,
+                             &Gist::Finding::bytes));
 }
 
 Gist gist_of(const Diagnosis& diagnosis) {
@@ -261,8 +264,9 @@ class Reducer {
  public:
   using Progress = std::function<void(const ImportProgress&)>;
 
-  Reducer(const History& history, const Diagnosis& diagnosis, const Progress& progress)
-      : history_(history), progress_(progress) {
+  Reducer(const History& history, const Diagnosis& diagnosis, std::size_t& tried,
+          const Progress& progress)
+      : history_(history), progress_(progress), tried_(tried) {
     selection_.steps.assign(history.boundaries.size() - 1, true);
     period_ = static_cast<std::size_t>(std::max<std::int64_t>(1, diagnosis.period));
     for (const auto& event : history.events) {
@@ -271,7 +275,6 @@ class Reducer {
     find_needed(diagnosis);
     const auto told = gist_of(diagnosis);
     wanted_ = gist(selection_);
-    // The class may differ: a history has steps of one kind only.
     if (!tells_the_same(wanted_, told)) {
       // An optimizer, say, that is left behind when the second one comes was made before.
       selection_.earlier = true;
@@ -422,7 +425,7 @@ class Reducer {
 
   const History& history_;
   const Progress& progress_;
-  std::size_t tried_ = 0;
+  std::size_t& tried_;
   Gist wanted_;
   Selection selection_;
   std::set<std::uint32_t> needed_;  // stacks
@@ -502,6 +505,52 @@ Pattern pattern_of(const History& history, const std::vector<bool>& leaking_stac
   pattern.period = steps;
   free_what_piles_up(pattern);
   return pattern;
+}
+
+// The pattern of what is left of a history when it is reduced; none where the allocations that stay
+// are not those that leak. `tried` counts on.
+std::optional<Pattern> reproduced(const History& history, const Diagnosis& diagnosis,
+                                  std::size_t& tried, const Reducer::Progress& progress) {
+  const auto reduced = Reducer(history, diagnosis, tried, progress).reduced();
+  std::vector<bool> leaking(reduced.stacks.size(), false);
+  for (std::size_t stack = 0; stack < reduced.stacks.size(); ++stack) {
+    const auto& frames = reduced.stacks[stack];
+    leaking[stack] = std::ranges::any_of(diagnosis.findings, [&](const Finding& finding) {
+      if (finding.site.file.empty()) return true;
+      return std::ranges::any_of(frames, [&](const History::Frame& frame) {
+        return frame.file == finding.site.file &&
+               frame.line == static_cast<std::uint64_t>(finding.site.line) &&
+               frame.function == finding.site.function;
+      });
+    });
+  }
+  const bool is_leak = diagnosis.verdict == Verdict::leak;
+  if (!is_leak) leaking.assign(leaking.size(), false);
+  // Where nothing repeats, the steps that stay have a mean of their own.
+  const bool irregular = diagnosis.period == 0;
+  const auto told = is_leak && irregular ? diagnose(to_snapshot(reduced)) : diagnosis;
+  const auto rate = is_leak ? told.bytes_per_step : 0.0;
+  const auto period = irregular ? told.steps.seen : diagnosis.period;
+  const auto growth = std::llround(rate * static_cast<double>(period));
+  std::int64_t left = 0;
+  for (const auto& finding : told.findings) left += finding.live_bytes;
+  const auto per_step = [](std::int64_t bytes, std::int64_t steps) {
+    return static_cast<double>(bytes) / static_cast<double>(steps);
+  };
+  // Of irregular ones the mean may be over fewer steps than the pattern has; their sum is exact.
+  const auto leaves_the_same = [&](const Pattern& pattern) {
+    const auto leaks = pattern.growth().per_period("requested");
+    return per_step(leaks, pattern.period) == per_step(growth, period) ||
+           (is_leak && irregular && leaks == left);
+  };
+  auto pattern = pattern_of(reduced, leaking, is_leak ? diagnosis.period : 0);
+  if (leaves_the_same(pattern)) return pattern;
+  if (!is_leak || leaking.front()) return std::nullopt;
+  // What a backward pass allocates has no frames, stack 0, and leaks by the line that called it.
+  leaking.front() = true;
+  pattern = pattern_of(reduced, leaking, diagnosis.period);
+  if (leaves_the_same(pattern)) return pattern;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -623,55 +672,21 @@ Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& option
   auto history = history_of(snapshot, static_cast<std::size_t>(diagnosis.device), options);
   if (history.has_rest) history.boundaries.pop_back();
   imported.allocations = std::ranges::count(history.events, true, &History::Event::alloc);
-  const auto reduced = Reducer(history, diagnosis, progress).reduced();
-
-  std::vector<bool> leaking(reduced.stacks.size(), false);
-  for (std::size_t stack = 0; stack < reduced.stacks.size(); ++stack) {
-    const auto& frames = reduced.stacks[stack];
-    leaking[stack] = std::ranges::any_of(diagnosis.findings, [&](const Finding& finding) {
-      if (finding.site.file.empty()) return true;
-      return std::ranges::any_of(frames, [&](const History::Frame& frame) {
-        return frame.file == finding.site.file &&
-               frame.line == static_cast<std::uint64_t>(finding.site.line) &&
-               frame.function == finding.site.function;
-      });
-    });
+  std::size_t tried = 0;
+  auto pattern = reproduced(history, diagnosis, tried, progress);
+  const auto period = static_cast<std::size_t>(diagnosis.period);
+  if (!pattern && period > 0 && history.boundaries.size() > 2 * period) {
+    // What the program drops when its loop ends does not repeat.
+    history.boundaries.resize(history.boundaries.size() - period);
+    pattern = reproduced(history, diagnosis, tried, progress);
   }
-  const bool is_leak = diagnosis.verdict == Verdict::leak;
-  if (!is_leak) leaking.assign(leaking.size(), false);
-  // Where nothing repeats, the steps that stay have a mean of their own.
-  const bool irregular = diagnosis.period == 0;
-  const auto told = is_leak && irregular ? diagnose(to_snapshot(reduced)) : diagnosis;
-  const auto rate = is_leak ? told.bytes_per_step : 0.0;
-  const auto period = irregular ? told.steps.seen : diagnosis.period;
-  const auto growth = std::llround(rate * static_cast<double>(period));
-  std::int64_t left = 0;
-  for (const auto& finding : told.findings) left += finding.live_bytes;
-  const auto per_step = [](std::int64_t bytes, std::int64_t steps) {
-    return static_cast<double>(bytes) / static_cast<double>(steps);
-  };
-  // Whether the allocations that stay are those that leak. Of irregular ones the mean may be over
-  // fewer steps than the pattern has; their sum is exact.
-  const auto leaves_the_same = [&](const Pattern& pattern) {
-    const auto leaks = pattern.growth().per_period("requested");
-    return per_step(leaks, pattern.period) == per_step(growth, period) ||
-           (is_leak && irregular && leaks == left);
-  };
-  const auto make = [&] {
-    imported.pattern = pattern_of(reduced, leaking, is_leak ? diagnosis.period : 0);
-    return leaves_the_same(imported.pattern);
-  };
-  bool same = make();
-  if (!same && is_leak && !leaking.front()) {
-    // What a backward pass allocates has no frames, stack 0, and leaks by the line that called it.
-    leaking.front() = true;
-    same = make();
-  }
-  if (!same) {
-    imported.pattern = irregular ? mere_growth(1, std::llround(diagnosis.bytes_per_step))
-                                 : mere_growth(period, growth);
+  if (!pattern) {
+    const auto steps = std::max<std::int64_t>(1, diagnosis.period);
+    pattern =
+        mere_growth(steps, std::llround(diagnosis.bytes_per_step * static_cast<double>(steps)));
     imported.merely_grows = true;
   }
+  imported.pattern = *std::move(pattern);
   for (const auto& step : imported.pattern.steps) {
     imported.kept +=
         std::ranges::count_if(step, [](const Op& op) { return op.kind != Op::Kind::free; });

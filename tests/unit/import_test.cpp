@@ -151,6 +151,27 @@ TEST(Import, what_was_live_before_the_first_step_stays_where_the_verdict_needs_i
   EXPECT_EQ(imported.pattern.growth().per_period("requested"), 6 * 8192);
 }
 
+TEST(Import, what_the_loop_drops_when_it_ends_takes_nothing_from_the_leak) {
+  // Each third step keeps two tensors. The last one of all goes with the loop.
+  Program program;
+  Training training(program);
+  std::uint64_t last = 0;
+  for (int step = 0; step < 30; ++step) {
+    training.step();
+    if (step % 3 != 1) continue;
+    program.alloc(Program::line(16), 1000);
+    last = program.alloc(Program::line(16), 3000);
+  }
+  program.free(last, Program::line(18));
+  const auto imported = import_snapshot(program.dump());
+  ASSERT_EQ(imported.diagnosis.verdict, Verdict::leak) << imported.diagnosis.summary;
+  ASSERT_EQ(imported.diagnosis.period, 3);
+  EXPECT_FALSE(imported.merely_grows);
+  EXPECT_EQ(imported.pattern.period, 3);
+  EXPECT_EQ(imported.pattern.growth().per_period("requested"), 4000);
+  EXPECT_EQ(imported.pattern.growth().per_period("live_allocations"), 2);
+}
+
 TEST(Import, of_a_tensor_that_grows_irregularly_each_step_adds_the_mean) {
   Program program;
   Training training(program);
@@ -256,6 +277,28 @@ TEST(Import, a_buffer_of_eight_becomes_a_pattern_that_holds_eight) {
     EXPECT_EQ(levels[static_cast<std::size_t>(step)], levels.back()) << step;
   }
   EXPECT_GE(levels.back(), 8 * 4096);
+}
+
+TEST(Import, what_is_dropped_after_the_last_step_keeps_no_loop_from_being_reduced) {
+  // The scores of ten steps are dropped between two steps, and the last ones after all of them.
+  Program program;
+  Training training(program);
+  std::vector<std::uint64_t> scores;
+  for (int step = 0; step < 50; ++step) {
+    const auto name = "step " + std::to_string(step);
+    program.mark("START", name);
+    training.step();
+    scores.push_back(program.alloc(Program::line(16), 960));
+    program.mark("END", name);
+    if (step % 10 != 9) continue;
+    for (const auto score : scores) program.free(score, Program::line(18));
+    scores.clear();
+  }
+  const auto imported = import_snapshot(program.dump());
+  ASSERT_EQ(imported.diagnosis.verdict, Verdict::clean) << imported.diagnosis.summary;
+  EXPECT_LT(imported.kept * 2, imported.allocations);
+  const auto levels = imported.pattern.levels(60, true);
+  EXPECT_GE(std::ranges::max(levels), 9 * 960);
 }
 
 TEST(Import, what_fills_once_keeps_the_step_that_fills_it_and_few_others) {

@@ -53,9 +53,11 @@ struct ImportProgress {
 // the same: the verdict, of a leak its lines, classes and bytes per step, else what seemed to leak
 // and how many bytes it held; and as long as the last period, which the pattern repeats, does what
 // it did. By delta debugging: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing
-// input", 2002. The pattern grows by the bytes per step of the diagnosis. Of a leak without a
-// period the last steps stay, 32 or more, in which the same lines leak, and the pattern grows by
-// what these leave. Throws Error with Exit::undecided for a snapshot whose diagnosis is undecided.
+// input", 2002. The pattern grows by the bytes per step of the diagnosis. Where what is
+// left does not add up to them, the same is tried without the last period, in which the program may
+// drop what it no longer needs. Of a leak without a period the last steps stay, 32 or more, in
+// which the same lines leak, and the pattern grows by what these leave. Throws Error with
+// Exit::undecided for a snapshot whose diagnosis is undecided.
 Imported import_snapshot(const Snapshot& snapshot, const DiagnoseOptions& options = {},
                          const std::function<void(const ImportProgress&)>& progress = {});
 

@@ -116,44 +116,46 @@ constexpr Rule python_functions[] = {
     {"from_pretrained", loads_model | inside_step},
     {"binary_cross_entropy", loss},
     {"binary_cross_entropy_with_logits", loss},
+    {"cosine_embedding_loss", loss},
     {"cross_entropy", loss},
+    {"ctc_loss", loss},
+    {"gaussian_nll_loss", loss},
+    {"hinge_embedding_loss", loss},
+    {"huber_loss", loss},
     {"kl_div", loss},
     {"l1_loss", loss},
+    {"linear_cross_entropy", loss},
+    {"margin_ranking_loss", loss},
     {"mse_loss", loss},
+    {"multi_margin_loss", loss},
+    {"multilabel_margin_loss", loss},
+    {"multilabel_soft_margin_loss", loss},
     {"nll_loss", loss},
+    {"poisson_nll_loss", loss},
+    {"sigmoid_focal_loss", loss},
     {"smooth_l1_loss", loss},
+    {"soft_margin_loss", loss},
+    {"triplet_margin_loss", loss},
+    {"triplet_margin_with_distance_loss", loss},
 };
 
-// Beginnings of names of C++ functions, without what they return.
+// Beginnings of names of C++ functions.
 constexpr std::string_view native_libraries[] = {
-    "at::",
-    "c10::",
-    "c10d::",
-    "caffe2::",
-    "torch::",
-    "std::",
-    "__gnu_cxx::",
-    "pybind11::",
-    "cudnn",
-    "cublas",
+    "at::",       "c10::", "c10d::", "caffe2::", "torch::", "std::",        "__gnu_cxx::",
+    "pybind11::", "cudnn", "cublas", "nccl",     "THP",     "operator new",
+};
+
+// Beginnings of names of C functions, of which none tells its parameters.
+constexpr std::string_view native_c_libraries[] = {
     "cuda",
-    "nccl",
     "__libc_",
     "__clone",
     "clone",
     "_start",
     "start_thread",
     "pthread_",
-    "THP",
     "Py",
     "_Py",
-    "operator new",
-    "void at::",
-    "void c10::",
-    "void torch::",
-    "void std::",
-    "execute_native_thread_routine",
-    "decltype(auto) c10::",
     "gomp_",
     "GOMP_",
     "call_init",
@@ -167,15 +169,19 @@ constexpr std::string_view native_libraries[] = {
     "run_mod",
     "run_eval",
     "partial_",
-    "vectorcall_",
     "builtin_",
+    "vectorcall_",
     "property_",
     "func_get",
     "bound_method",
-    "clone3",
-    "??",
-    "_object",
     "unwind",
+    "execute_native_thread_routine",
+    "??",
+};
+
+// Folders in which Python lies on Windows, in lower case and without its version.
+constexpr std::string_view windows_pythons[] = {
+    "python", "conda", "miniconda", "anaconda", "miniforge", "mambaforge",
 };
 
 // A loop over steps stands in no deeper frame: there is recursion.
@@ -208,15 +214,26 @@ std::optional<std::string_view> after(std::string_view folder, std::string_view 
   return path.substr(at + folder.size());
 }
 
+// Whether it is the path, in lower case, of a folder of Python's own or of an environment.
+bool is_windows_python(std::string_view path) {
+  const auto slash = path.find_last_of('/');
+  const auto folder = path.substr(slash + 1);
+  const auto version = folder.find_last_not_of("0123456789._- ") + 1;
+  return std::ranges::count(windows_pythons, folder.substr(0, version)) > 0 ||
+         folder.starts_with("cpython-") || folder.starts_with("pythonsoftwarefoundation.") ||
+         path.substr(0, slash).ends_with("/envs");
+}
+
 // The path within the standard library: .../lib/python3.12/..., or on Windows .../Python312/Lib/...
 // and .../anaconda3/lib/...
 std::optional<std::string_view> in_standard(std::string_view path) {
   for (const std::string_view library : {"/lib/python", "/lib64/python", "/lib/pypy"}) {
     const auto rest = after(library, path);
-    if (!rest) continue;
-    const auto digits = rest->find_first_not_of("0123456789.");
-    if (digits != 0 && digits != std::string_view::npos && (*rest)[digits] == '/') {
-      return rest->substr(digits + 1);
+    const auto version = rest ? rest->find_first_not_of("0123456789.") : 0;
+    if (version == 0 || version == std::string_view::npos) continue;
+    // Of the builds that are free-threaded, and in an archive.
+    for (const std::string_view end : {"/", "t/", "zip/"}) {
+      if (rest->substr(version).starts_with(end)) return rest->substr(version + end.size());
     }
   }
   if (path.size() < 3 || path[2] != ':') return std::nullopt;
@@ -224,10 +241,8 @@ std::optional<std::string_view> in_standard(std::string_view path) {
   const auto rest = after("/lib/", low);
   if (!rest) return std::nullopt;
   const auto above = std::string_view(low).substr(0, low.size() - rest->size() - 5);
-  const auto folder = above.substr(above.find_last_of('/') + 1);
-  const bool python =
-      folder.starts_with("python") || folder.ends_with("conda3") || folder == "conda";
-  return python ? std::optional(path.substr(path.size() - rest->size())) : std::nullopt;
+  return is_windows_python(above) ? std::optional(path.substr(path.size() - rest->size()))
+                                  : std::nullopt;
 }
 
 // The folders that hold PyTorch's package, of which a file by its name is among the frames.
@@ -249,7 +264,7 @@ std::vector<std::string> folders_of_torch(const Snapshot& snapshot) {
 // The path within the folder of installed packages, or within a folder of those given.
 std::optional<std::string_view> in_packages(std::string_view path,
                                             const std::vector<std::string>& folders_of_torch) {
-  for (const std::string_view packages : {"/site-packages/", "/dist-packages/"}) {
+  for (const std::string_view packages : {".egg/", ".whl/", "/site-packages/", "/dist-packages/"}) {
     if (const auto rest = after(packages, path)) return rest;
   }
   for (const auto& folder : folders_of_torch) {
@@ -287,10 +302,34 @@ std::int64_t line_of(const Frame& frame) {
   return static_cast<std::int64_t>(std::min<std::uint64_t>(frame.line, 0xffffffff));
 }
 
-bool is_native_library(std::string_view function) {
-  return function.empty() || std::ranges::any_of(native_libraries, [&](std::string_view each) {
-           return function.starts_with(each);
-         });
+// A C++ function's name without its parameters, and without what it returns, which only those of
+// templates tell.
+std::string_view name_of(std::string_view function) {
+  constexpr std::string_view no_parameters[] = {"(anonymous namespace)", "(auto)"};
+  std::size_t name = 0;
+  int templates = 0;
+  for (std::size_t at = 0; at < function.size(); ++at) {
+    if (function[at] == '<') ++templates;
+    if (function[at] == '>') --templates;
+    if (templates > 0) continue;
+    if (function[at] == ' ' && !function.substr(0, at).ends_with("operator")) name = at + 1;
+    if (function[at] != '(') continue;
+    const auto rest = function.substr(at);
+    const auto* const found = std::ranges::find_if(
+        no_parameters, [&](std::string_view each) { return rest.starts_with(each); });
+    if (found == std::end(no_parameters)) return function.substr(name, at - name);
+    at += found->size() - 1;
+  }
+  return function;
+}
+
+bool is_native_library(std::string_view function, std::string_view name) {
+  const auto begins_with_one_of = [&](const auto& beginnings) {
+    return std::ranges::any_of(beginnings,
+                               [&](std::string_view each) { return name.starts_with(each); });
+  };
+  return function.empty() || begins_with_one_of(native_libraries) ||
+         (function.find('(') == std::string_view::npos && begins_with_one_of(native_c_libraries));
 }
 
 }  // namespace
@@ -346,14 +385,17 @@ Sites::Sites(const Snapshot& snapshot) : snapshot_(snapshot) {
                              !file.ends_with("/optimizer.py") && !file.ends_with("\\optimizer.py");
       traits.comprehension = (says & comprehension) != 0;
     } else {
-      traits.library = is_native_library(function);
+      const auto name = name_of(function);
+      traits.library = is_native_library(function, name);
       traits.framework = traits.library;
-      traits.layer = function.find("::forward(") != std::string_view::npos;
+      const auto of = [&](std::string_view part) {
+        return name.substr(0, name.find('<')).find(part) != std::string_view::npos;
+      };
+      traits.layer = name.substr(0, name.find('<')).ends_with("::forward");
       traits.inside_step = traits.library || traits.layer;
-      traits.optimizer = function.find("::optim::") != std::string_view::npos;
-      traits.engine = function.find("autograd::Engine::") != std::string_view::npos;
-      traits.recurrent = function.find("::lstm") != std::string_view::npos ||
-                         function.find("::gru") != std::string_view::npos;
+      traits.optimizer = of("::optim::");
+      traits.engine = of("autograd::Engine::");
+      traits.recurrent = of("::lstm") || of("::gru");
     }
     python_ = python_ || traits.python;
     frames_.push_back(traits);

@@ -744,8 +744,8 @@ bool DeviceDiagnosis::is_made_up_for() const {
   return leaked > 0 && steps >= 3 && steps * 2 >= steps_.count() && freed * 10 >= leaked * 8;
 }
 
-// Whether the level rose in each of the last steps, or evenly all the while, although no place leaks
-// by the rules.
+// Whether the level rose in each of the last steps, or evenly all the while, although no place
+// leaks by the rules.
 bool DeviceDiagnosis::level_rises() const {
   const auto& level = result.steps.live_after;
   const std::span<const std::int64_t> levels(level);

@@ -1,6 +1,7 @@
 // What the stacks of a snapshot say about the loop that they were taken in.
 #include "analysis/sites.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -265,7 +266,7 @@ TEST(Sites, what_some_functions_do_is_told_by_their_names) {
 TEST(Sites, where_the_sources_of_pytorch_lie_is_told_by_any_of_its_best_known_files) {
   for (const std::string folder : {"/home/me/src/pytorch/", "/home/me/deps.zip/", "C:\\src\\"}) {
     const auto in_torch = [&](const std::string& file) {
-      return made::MadeFrame{folder + "torch/" + file, "run", 12};
+      return made::MadeFrame{fmt::format("{}torch/{}", folder, file), "run", 12};
     };
     const auto beside = [&](const made::MadeFrame& known) {
       return said_of({known, in_torch("random.py")});
